@@ -1,0 +1,42 @@
+"""Fixtures used by every folder of tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from packing.rows import Rows
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """The folder of real rollouts and AReaL's own results, beside the checkout."""
+    if not (SHARED / "golden").is_dir():
+        pytest.skip("the folder shared/ with real rollouts is not beside this checkout")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def golden_rows(shared_dir: Path) -> Any:
+    """``golden_rows(name)``: Rows of a golden ``.npz``, read once."""
+    cache: dict[str, Rows] = {}
+
+    def load(name: str) -> Rows:
+        if name not in cache:
+            with np.load(shared_dir / "golden" / f"{name}.npz") as file:
+                cache[name] = Rows(file["tokens"], file["offsets"], file["groups"])
+        return cache[name]
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def small_cases() -> dict[str, Any]:
+    """AReaL's results on tiny inputs (free to copy, hence in this repository)."""
+    return dict(json.loads((Path(__file__).parent / "data" / "areal_small_cases.json").read_text()))
