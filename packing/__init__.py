@@ -1,0 +1,20 @@
+"""Rows go in, trees come out: everything about packing that needs no torch and no browser."""
+
+from packing.batch import MicroBatch, MicroBatchList, MicroBatchSpec, build_packed_tree_batch
+from packing.packing import Packing
+from packing.prefixes import PrefixOrder
+from packing.rows import Rows, RowsError
+from packing.trie import Forest, Trie
+
+__all__ = [
+    "Forest",
+    "MicroBatch",
+    "MicroBatchList",
+    "MicroBatchSpec",
+    "Packing",
+    "PrefixOrder",
+    "Rows",
+    "RowsError",
+    "Trie",
+    "build_packed_tree_batch",
+]

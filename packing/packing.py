@@ -36,4 +36,5 @@ class Packing:
 
     def rows_of_tree(self, tree: int) -> npt.NDArray[np.int64]:
         """Row numbers of one tree in the order they were fed."""
-        return self.arrival[self.tree_of_row[self.arrival] == tree]
+        inside: npt.NDArray[np.bool_] = self.tree_of_row[self.arrival] == tree
+        return self.arrival[inside]

@@ -13,10 +13,13 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 IntArray = npt.NDArray[np.integer]
 Decoder = Callable[[Sequence[int]], str]
@@ -58,7 +61,7 @@ class Rows:
             raise RowsError(f"{len(self.tokens)} tokens but {len(self.loss_mask)} loss mask values")
         lengths = np.diff(self.offsets)
         if len(lengths) and lengths.min() < 0:
-            raise RowsError(f"offsets go back after row {int(np.argmin(lengths))}")
+            raise RowsError(f"offsets go back at row {int(np.argmin(lengths))}")
         for array in (self.tokens, self.offsets, self.group, self.loss_mask):
             if array is not None:
                 array.setflags(write=False)
@@ -110,6 +113,11 @@ class Rows:
             None if self.loss_mask is None else self.loss_mask[gather],
             self.decoder,
         )
+
+    def take_tokens(self, indices: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Where in ``tokens`` the rows at ``indices`` stand, row after row: int64 ``(L,)``."""
+        index = np.asarray(indices, dtype=np.int64)
+        return ragged_ranges(self.offsets[index], self.lengths[index])[0]
 
     def truncated(self, max_length: int) -> Rows:
         """Every row cut after ``max_length`` tokens."""
@@ -187,12 +195,12 @@ class Rows:
         cls, column: pa.Array | pa.ChunkedArray, group: npt.ArrayLike | None = None
     ) -> Rows:
         """Rows from an Arrow list column of integers; int32 values without nulls are not copied."""
-        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        if isinstance(array, pa.ChunkedArray):  # combine_chunks of a column with no chunks
-            array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
-        if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
+        import pyarrow.types as types
+
+        array = _one_chunk(column)
+        if not (types.is_list(array.type) or types.is_large_list(array.type)):
             raise RowsError(f"token ids must be lists of integers; the column holds {array.type}")
-        if not pa.types.is_integer(array.type.value_type):
+        if not types.is_integer(array.type.value_type):
             raise RowsError(f"token ids must be integers; the lists hold {array.type.value_type}")
         if array.null_count:
             raise RowsError(f"row {_first_null(array)}: no token ids (null)")
@@ -205,6 +213,14 @@ class Rows:
         flat = values.to_numpy(zero_copy_only=False)
         _check_ids(flat, offsets)
         return cls(flat.astype(np.int32, copy=False), offsets, _groups(group, len(array)))
+
+
+def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    import pyarrow as pa
+
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _first_null(array: pa.Array) -> int:

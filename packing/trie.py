@@ -64,6 +64,11 @@ class Trie:
     def n_tokens(self) -> int:
         return int(self.end[-1]) if len(self.end) else 0
 
+    @classmethod
+    def empty(cls) -> Trie:
+        """The trie of no rows: a dummy tree."""
+        return cls(*[np.empty(0, dtype=np.int64)] * 13)
+
     @cached_property
     def lengths(self) -> Int64s:
         """int64 ``(K,)``, tokens in each node."""
@@ -180,7 +185,7 @@ def whole_trie(order: PrefixOrder) -> Trie:
     tree_of_row = np.where(order.lengths > 0, 0, -1).astype(np.int32)
     total = np.array([order.tree_tokens()] if len(filled) else [], dtype=np.int64)
     packing = Packing(tree_of_row, total, int(total.sum()), "whole", filled)
-    return build_forest(order, packing).tree(0) if len(filled) else _EMPTY
+    return build_forest(order, packing).tree(0) if len(filled) else Trie.empty()
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +275,3 @@ def _insertion_start(
     base[in_tree] = before[:-1] - tree_first
     joined_at = fed_lengths - added
     return base[first_arrival] + start_depth - joined_at[first_arrival]
-
-
-_NONE = np.empty(0, dtype=np.int64)
-_EMPTY = Trie(*[_NONE] * 13)
