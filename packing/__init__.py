@@ -1,9 +1,10 @@
 """Rows go in, trees come out: everything about packing that needs no torch and no browser."""
 
-from packing.batch import MicroBatch, MicroBatchList, MicroBatchSpec, build_packed_tree_batch
+from packing.batch import MicroBatch, MicroBatchList, build_packed_tree_batch
 from packing.packing import Packing
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows, RowsError
+from packing.spec import MicroBatchSpec
 from packing.trie import Forest, Trie
 
 __all__ = [

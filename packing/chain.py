@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,8 @@ from packing import metrics
 from packing.dispatch import Mode
 from packing.metrics import Comparison
 from packing.packers.allocate import allocator
-from packing.packers.flat import MicroBatches, MicroBatchSpec, PaddingRule
+from packing.packers.flat import MicroBatches, PaddingRule
+from packing.spec import MicroBatchSpec
 
 Int64s = npt.NDArray[np.int64]
 
@@ -36,8 +37,8 @@ class BatchPlan:
     ppo_n_minibatches: int = 4
     mode: Mode = "controller"
     samples_per_prompt: int | None = None
-    packing_algorithm: str = "ffd"
-    n_mbs: int | None = 1
+    packing_algorithm: Literal["ffd", "kk"] = "ffd"
+    n_mbs: int = 1
     granularity: int = 1
     n_mbs_divisor: int = 1
     padding: PaddingRule = field(default_factory=PaddingRule)
@@ -50,7 +51,7 @@ class BatchPlan:
         if self.mode not in get_args(Mode):
             raise ValueError(f"mode is 'controller' or 'spmd', not '{self.mode}'.")
         allocator(self.packing_algorithm)
-        for name in ("dp_size", "ppo_n_minibatches", "granularity", "n_mbs_divisor"):
+        for name in ("dp_size", "ppo_n_minibatches", "n_mbs", "granularity", "n_mbs_divisor"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; the smallest is 1.")
 
@@ -104,7 +105,7 @@ class RankPass:
         """Places in ``members`` of each tree's rows."""
         return [np.flatnonzero(self.tree_of_member == t).tolist() for t in range(self.n_trees)]
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         return {
             "n_trees": self.n_trees,
             "dummy_trees": self.dummies,
@@ -149,7 +150,8 @@ class Chain:
 
     parts:        per rank its group numbers, in the rank's order
     rank_rows:    per rank its row numbers, in the rank's order
-    sample_of:    place of a row in its group, by row number
+    group_of:     int32 ``(rows,)``, group number of a row, by row number
+    sample_of:    int64 ``(rows,)``, place of a row in its group; -1 outside the batch
     compute_logp: the pass over the whole batch
     ppo_update:   one pass a minibatch
     """
@@ -175,7 +177,7 @@ class Chain:
             flat_error=next((part.flat_error for part in parts if part.flat_error), None),
         )
 
-    def summary(self) -> dict[str, object]:
+    def summary(self) -> dict[str, Any]:
         """Ratios, trees and paid tokens; the first four fields as AReaL's own chain has them."""
         logp, update = self.compute_logp, self.comparison
         tree_tokens = sum(one.tree_tokens for one in self.ppo_update)
@@ -198,7 +200,7 @@ class Chain:
             "paid_ppo_update": update.to_json(),
         }
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """The whole chain; ``[group, sample]`` stands for a row."""
         ranks = [
             {
@@ -224,8 +226,11 @@ class Chain:
         }
 
     def _named(self, rows: Int64s) -> list[list[int]]:
-        return np.stack([self.group_of[rows], self.sample_of[rows]], axis=1).tolist()
+        pairs: list[list[int]] = np.stack(
+            [self.group_of[rows], self.sample_of[rows]], axis=1
+        ).tolist()
+        return pairs
 
 
-def _baseline_json(one: RankPass) -> dict[str, object] | None:
+def _baseline_json(one: RankPass) -> dict[str, Any] | None:
     return None if one.baseline is None else one.baseline.to_json()

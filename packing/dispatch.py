@@ -58,8 +58,7 @@ class GroupTable:
         """
         by_group = np.argsort(rows.group, kind="stable")
         known, start, count = np.unique(rows.group[by_group], return_index=True, return_counts=True)
-        ids = known if groups is None else np.asarray(groups)
-        ids = ids.astype(np.int64)
+        ids: Int64s = np.array(known if groups is None else groups, dtype=np.int64)
         _check_ids(ids, known)
         at = np.searchsorted(known, ids)
         kept = (

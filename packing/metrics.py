@@ -9,14 +9,16 @@ Notable:
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from packing.packers.flat import MicroBatchSpec, PaddedBatch, PaddingRule, split_micro_batches
+from packing.packers.flat import PaddedBatch, PaddingRule, split_micro_batches
 from packing.packing import Packing
 from packing.prefixes import PrefixOrder
-from packing.rows import Rows
+from packing.rows import Rows, offsets_of
+from packing.spec import MicroBatchSpec
 
 Int64s = npt.NDArray[np.int64]
 
@@ -51,9 +53,10 @@ def fill(tree_tokens: int, n_trees: int, max_tokens_per_mb: int) -> float:
 
 
 def dummy_trees(trees_per_rank: npt.ArrayLike) -> Int64s:
-    """``max over ranks of trees - trees``: empty trees each rank runs to stay in step, ``(ranks,)``."""
+    """``max over ranks of trees - trees``, ``(ranks,)``: empty trees each runs to stay in step."""
     trees = np.atleast_1d(np.asarray(trees_per_rank, dtype=np.int64))
-    return trees.max(initial=0) - trees
+    missing: Int64s = trees.max(initial=0) - trees
+    return missing
 
 
 def block_efficiency(mask_area: int, visited_area: int) -> float:
@@ -67,7 +70,7 @@ def sharing_lost(tree_tokens: int, ideal_tokens: int) -> float:
 
 
 def flat_attention_area(lengths: npt.ArrayLike) -> int:
-    """``sum of n (n + 1) / 2`` over rows of ``lengths``: causal pairs of rows that share nothing."""
+    """``sum of n (n + 1) / 2`` over rows of ``lengths``: causal pairs where nothing is shared."""
     n = np.asarray(lengths, dtype=np.int64)
     return int((n * (n + 1) // 2).sum())
 
@@ -86,8 +89,7 @@ def tree_attention_area(order: PrefixOrder, packing: Packing) -> Int64s:
     shared = order.neighbour_lcps_of_runs(order.rank[fed], run_offsets)
     n = order.lengths[fed]
     area = n * (n + 1) // 2 - shared * (shared + 1) // 2
-    total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(area)])
-    return total[run_offsets[1:]] - total[run_offsets[:-1]]
+    return np.diff(offsets_of(area)[run_offsets])
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +114,7 @@ class PackingMetrics:
     @classmethod
     def of(cls, packing: Packing, rows: Rows, order: PrefixOrder | None = None) -> PackingMetrics:
         """Figures of ``packing`` of ``rows``; pass their ``order`` where it is known."""
-        order = order or PrefixOrder.of(rows)
+        order = PrefixOrder.of(rows) if order is None else order
         lengths = rows.lengths[packing.arrival]
         return cls(
             packer=packing.packer,
@@ -157,8 +159,8 @@ class PackingMetrics:
     def sharing_lost(self) -> float:
         return sharing_lost(self.tree_tokens, self.ideal_tokens)
 
-    def to_json(self) -> dict[str, object]:
-        """The fields that ``python -m tuning pack`` prints, with AReaL's names where it has them."""
+    def to_json(self) -> dict[str, Any]:
+        """The fields that ``python -m tuning pack`` prints; AReaL's names where it has them."""
         return {
             "packer": self.packer,
             "max_tokens_per_mb": self.max_tokens_per_mb,
@@ -182,6 +184,8 @@ class PackingMetrics:
 @dataclass(frozen=True)
 class Comparison:
     """Tree training against what a team runs today: the tokens each pays for the same rows.
+
+    Over several ranks each figure is ``ranks x the most that any rank runs``: all wait for it.
 
     flat:       AReaL's micro-batches without a tree; None where AReaL would refuse them
     flat_error: AReaL's sentence in that case
@@ -227,7 +231,7 @@ class Comparison:
         """``tree / padded``: below 1 the tree pays less; None where there are no tokens."""
         return self.tree / self.padded if self.padded else None
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         return asdict(self) | {
             "tree_over_flat": self.tree_over_flat,
             "tree_over_padded": self.tree_over_padded,

@@ -9,7 +9,7 @@ Notable:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +49,7 @@ def simulate(
     divide by the ranks, a rank has fewer rows than minibatches, a row is longer than the cap
     (RowTooLong, which names the row).
     """
-    order = order or PrefixOrder.of(rows)
+    order = PrefixOrder.of(rows) if order is None else order
     table = GroupTable.of(rows, groups, plan.samples_per_prompt)
     dispatched = dispatch(table, plan.dp_size, plan.mode, plan.packing_algorithm)
     places = [table.places(groups_of_rank) for groups_of_rank in dispatched]
@@ -58,6 +58,15 @@ def simulate(
         rank.refuse_too_long(plan.max_tokens_per_mb)
     whole = [np.arange(len(rank.rows)) for rank in ranks]
     scattered = [ppo_minibatches(rank.order.lengths, plan.ppo_n_minibatches) for rank in ranks]
+    compute_logp = _run_pass("compute_logp", ranks, whole, plan)
+    ppo_update: tuple[Pass, ...]
+    if plan.ppo_n_minibatches == 1:  # the same rows in the same order
+        ppo_update = (replace(compute_logp, name="ppo_update"),)
+    else:
+        ppo_update = tuple(
+            _run_pass("ppo_update", ranks, [np.array(mb[i]) for mb in scattered], plan)
+            for i in range(plan.ppo_n_minibatches)
+        )
     sample_of = np.full(len(rows), -1, dtype=np.int64)
     sample_of[table.rows] = table.sample
     return Chain(
@@ -66,11 +75,8 @@ def simulate(
         rank_rows=tuple(rank.rows for rank in ranks),
         group_of=rows.group,
         sample_of=sample_of,
-        compute_logp=_run_pass("compute_logp", ranks, whole, plan),
-        ppo_update=tuple(
-            _run_pass("ppo_update", ranks, [np.array(mb[i]) for mb in scattered], plan)
-            for i in range(plan.ppo_n_minibatches)
-        ),
+        compute_logp=compute_logp,
+        ppo_update=ppo_update,
     )
 
 

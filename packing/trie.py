@@ -121,6 +121,10 @@ class Forest:
     def nodes_per_tree(self) -> Int64s:
         return np.diff(self.node_offsets)
 
+    @property
+    def rows_per_tree(self) -> Int64s:
+        return np.diff(self.row_offsets)
+
     def tree(self, index: int) -> Trie:
         """The trie of one tree; its arrays are views."""
         nodes = slice(int(self.node_offsets[index]), int(self.node_offsets[index + 1]))
