@@ -1,0 +1,190 @@
+"""What a model is, as far as tree training cares: its attention, its size.
+
+Notable:
+- a local path is read from its ``config.json``; a Hub id is recognised by its published name
+- what is not recognised is None: a rule then says "not checked" and guesses nothing
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Model:
+    """Facts of a model.
+
+    family:   ``model_type`` of its config.json
+    vision, hybrid, sliding, latent, experts: takes images; has linear-attention layers; has
+              sliding-window layers; multi-head latent attention; mixture of experts
+    heads, kv_heads, head_dim, layers, hidden, vocab: 0 where not known
+    parameters: count, 0 where not known
+    """
+
+    name: str
+    family: str
+    vision: bool = False
+    hybrid: bool = False
+    sliding: bool = False
+    latent: bool = False
+    experts: bool = False
+    heads: int = 0
+    kv_heads: int = 0
+    head_dim: int = 0
+    layers: int = 0
+    hidden: int = 0
+    vocab: int = 0
+    parameters: int = 0
+
+
+def _shape(
+    family: str,
+    layers: int,
+    hidden: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    vocab: int,
+    billions: float,
+    experts: bool = False,
+) -> Model:
+    return Model(
+        "",
+        family,
+        experts=experts,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        layers=layers,
+        hidden=hidden,
+        vocab=vocab,
+        parameters=round(billions * 1e9),
+    )
+
+
+_Q3, _Q25, _Q25L, _L3 = 151_936, 151_936, 152_064, 128_256
+_QWEN25 = {
+    "0.5b": _shape("qwen2", 24, 896, 14, 2, 64, _Q25, 0.494),
+    "1.5b": _shape("qwen2", 28, 1536, 12, 2, 128, _Q25, 1.544),
+    "3b": _shape("qwen2", 36, 2048, 16, 2, 128, _Q25, 3.086),
+    "7b": _shape("qwen2", 28, 3584, 28, 4, 128, _Q25L, 7.616),
+    "14b": _shape("qwen2", 48, 5120, 40, 8, 128, _Q25L, 14.77),
+    "32b": _shape("qwen2", 64, 5120, 40, 8, 128, _Q25L, 32.76),
+    "72b": _shape("qwen2", 80, 8192, 64, 8, 128, _Q25L, 72.7),
+}
+_QWEN3 = {
+    "0.6b": _shape("qwen3", 28, 1024, 16, 8, 128, _Q3, 0.596),
+    "1.7b": _shape("qwen3", 28, 2048, 16, 8, 128, _Q3, 1.721),
+    "4b": _shape("qwen3", 36, 2560, 32, 8, 128, _Q3, 4.022),
+    "8b": _shape("qwen3", 36, 4096, 32, 8, 128, _Q3, 8.191),
+    "14b": _shape("qwen3", 40, 5120, 40, 8, 128, _Q3, 14.77),
+    "32b": _shape("qwen3", 64, 5120, 64, 8, 128, _Q3, 32.76),
+    "30b-a3b": _shape("qwen3_moe", 48, 2048, 32, 4, 128, _Q3, 30.53, experts=True),
+    "235b-a22b": _shape("qwen3_moe", 94, 4096, 64, 4, 128, _Q3, 235.1, experts=True),
+}
+_LLAMA = {
+    "1b": _shape("llama", 16, 2048, 32, 8, 64, _L3, 1.236),
+    "3b": _shape("llama", 28, 3072, 24, 8, 128, _L3, 3.213),
+    "8b": _shape("llama", 32, 4096, 32, 8, 128, _L3, 8.030),
+    "70b": _shape("llama", 80, 8192, 64, 8, 128, _L3, 70.55),
+}
+_SIZE = r"(\d+(?:\.\d+)?b(?:-a\d+b)?)"
+
+_KINDS: tuple[tuple[str, Model], ...] = (
+    (r"qwen3[.-]5|qwen3\.[6-9]", Model("", "qwen3_5", vision=True, hybrid=True)),
+    (r"qwen3-next", Model("", "qwen3_next", hybrid=True, experts=True)),
+    (r"qwen3-omni", Model("", "qwen3_omni_moe", vision=True, experts=True)),
+    (r"qwen3-vl", Model("", "qwen3_vl", vision=True)),
+    (r"qwen2[.]5-(vl|omni)", Model("", "qwen2_5_vl", vision=True)),
+    (r"qwen2-vl", Model("", "qwen2_vl", vision=True)),
+    (r"internvl|llava|pixtral|kimi-vl|glm-4(\.\d)?v", Model("", "vision", vision=True)),
+    (r"deepseek-(v2|v3|r1$|r1-0528$)", Model("", "deepseek_v3", latent=True, experts=True)),
+    (r"kimi-k2", Model("", "kimi_k2", latent=True, experts=True)),
+    (r"gemma-3-1b", Model("", "gemma3_text", sliding=True)),
+    (r"gemma-3", Model("", "gemma3", vision=True, sliding=True)),
+    (r"gemma-2", Model("", "gemma2", sliding=True)),
+    (r"gpt-oss", Model("", "gpt_oss", sliding=True, experts=True)),
+    (r"mixtral", Model("", "mixtral", experts=True)),
+    (r"llama-4", Model("", "llama4", vision=True, sliding=True, experts=True)),
+    (r"phi-?3(?!\.5-vision)", Model("", "phi3", sliding=True)),
+)
+_SIZED: tuple[tuple[str, dict[str, Model]], ...] = (
+    (r"qwen3(?:guard)?[-_]" + _SIZE, _QWEN3),
+    (r"deepseek-r1-distill-qwen-" + _SIZE, _QWEN25),
+    (r"deepseek-r1-distill-llama-" + _SIZE, _LLAMA),
+    (r"qwen2\.5(?:-math|-coder)?-" + _SIZE, _QWEN25),
+    (r"llama-3(?:\.[123])?-" + _SIZE, _LLAMA),
+)
+
+
+def find_model(path: str, root: Path | None = None) -> Model | None:
+    """The model at a folder (its ``config.json``), or of a Hub id; None where not recognised.
+
+    root: where a relative path starts
+    """
+    if not path:
+        return None
+    try:
+        folder = Path(root or ".", path).expanduser()
+        file = folder if folder.name == "config.json" else folder / "config.json"
+        if file.is_file() and file.stat().st_size < 2**20:
+            return from_config(json.loads(file.read_text()), path)
+    except (OSError, ValueError):
+        return None
+    name = path.rstrip("/").split("/")[-1].lower()
+    for pattern, kind in _KINDS:
+        if re.search(pattern, name):
+            return _named(kind, path)
+    for pattern, sizes in _SIZED:
+        match = re.search(pattern, name)
+        if match and match.group(1) in sizes:
+            return _named(sizes[match.group(1)], path)
+    return None
+
+
+def _named(model: Model, name: str) -> Model:
+    return Model(**(model.__dict__ | {"name": name}))
+
+
+def from_config(config: Mapping[str, Any], name: str = "") -> Model:
+    """Facts from a Hugging Face ``config.json``."""
+    text = config.get("text_config")
+    text = text if isinstance(text, Mapping) else config
+    family = str(config.get("model_type", ""))
+    kinds = text.get("layer_types")
+    kinds = [str(kind) for kind in kinds] if isinstance(kinds, list) else []
+    window = text.get("sliding_window")
+    slides = any("sliding" in kind or "chunked" in kind for kind in kinds) or (
+        not kinds and bool(window) and text.get("use_sliding_window", True) is not False
+    )
+    heads = _whole(text.get("num_attention_heads"))
+    hidden = _whole(text.get("hidden_size"))
+    return Model(
+        name=name,
+        family=family,
+        vision="vision_config" in config or "image_token_id" in config,
+        hybrid=any("linear" in kind or "mamba" in kind for kind in kinds)
+        or "linear_num_key_heads" in text
+        or "mamba" in family,
+        sliding=slides,
+        latent=bool(text.get("kv_lora_rank")),
+        experts=any(
+            _whole(text.get(key)) > 1
+            for key in ("num_experts", "num_local_experts", "n_routed_experts")
+        ),
+        heads=heads,
+        kv_heads=_whole(text.get("num_key_value_heads")) or heads,
+        head_dim=_whole(text.get("head_dim")) or (hidden // heads if heads else 0),
+        layers=_whole(text.get("num_hidden_layers")),
+        hidden=hidden,
+        vocab=_whole(text.get("vocab_size")),
+    )
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

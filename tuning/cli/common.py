@@ -1,0 +1,118 @@
+"""What all commands share: ROWS and its options, sentences for errors, output."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from packing.rows import Rows
+from packing.sources.spec import SourceSpec, parse_rows
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Cap = Annotated[int, typer.Option("--cap", help="max_tokens_per_mb.")]
+Prompts = Annotated[int, typer.Option("--prompts", help="Prompts of a batch; 0: all.")]
+Samples = Annotated[int, typer.Option("--samples", help="Rows kept of each prompt; 0: all.")]
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """ROWS and how its records become rows."""
+
+    rows: Annotated[
+        str,
+        typer.Argument(
+            metavar="ROWS",
+            help="sample:NAME, hub:ID[@revision][:split], or a path, glob or folder of "
+            ".npz, .jsonl, .json, .parquet, .arrow, .csv.",
+        ),
+    ]
+    expand: Annotated[str, typer.Option(help="conversation or turn: one row each.")] = (
+        "conversation"
+    )
+    style: Annotated[str, typer.Option(help="With turn: individual or concat.")] = "individual"
+    tokenizer: Annotated[
+        str | None, typer.Option(help="Hub id, folder, or bundled; ids need none.")
+    ] = None
+    role: Annotated[
+        list[str] | None, typer.Option(help="ROLE=COLUMN, where it is not recognised.")
+    ] = None
+    limit: Annotated[int | None, typer.Option(help="Records read at most.")] = None
+
+    def spec(self) -> SourceSpec:
+        """Raises SourceError naming an option that cannot be used."""
+        spec = parse_rows(self.rows)
+        spec = replace(
+            spec,
+            expand=self.expand,
+            style=self.style,
+            tokenizer=self.tokenizer,
+            limit=self.limit,
+        )
+        pairs = [text.partition("=") for text in self.role or []]
+        wrong = [role for role, equals, column in pairs if not (equals and column)]
+        if wrong:
+            raise ValueError(f"--role {wrong[0]}: write ROLE=COLUMN, such as prompt=question")
+        return spec.with_roles({role: column for role, _, column in pairs})
+
+    def read(self) -> Rows:
+        """Raises SourceError naming file, row and field."""
+        from packing.sources.load import load
+
+        return load(self.spec()).rows
+
+
+def row_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace a command's first parameter, ``options: RowOptions``, by its fields."""
+    hints = {
+        name: hint
+        for source in (RowOptions, command)
+        for name, hint in get_type_hints(source, include_extras=True).items()
+        if name not in ("options", "return")
+    }
+    fields = list(inspect.signature(RowOptions).parameters.values())
+    own = list(inspect.signature(command).parameters.values())[1:]
+
+    @functools.wraps(command)
+    def wrapped(**given: Any) -> None:
+        options = RowOptions(**{f.name: given.pop(f.name) for f in fields})
+        command(options, **given)
+
+    wrapped.__annotations__ = hints
+    wrapped.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[p.name])
+            for p in [*fields, *own]
+        ]
+    )
+    return wrapped
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """Errors meant for people become one sentence and exit code 1."""
+    try:
+        yield
+    except (ValueError, RuntimeError, OSError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def show(result: Mapping[str, Any], as_json: bool) -> None:
+    """One JSON object, or a line for each plain figure."""
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    for name, value in result.items():
+        if isinstance(value, float):
+            typer.echo(f"{name:<42} {value:,.4f}")
+        elif isinstance(value, int):
+            typer.echo(f"{name:<42} {value:,}")
+        elif isinstance(value, str):
+            typer.echo(f"{name:<42} {value}")

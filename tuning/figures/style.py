@@ -1,0 +1,60 @@
+"""One look for all figures: colours, fonts, margins, hover labels."""
+
+from __future__ import annotations
+
+import html
+
+import plotly.graph_objects as go
+
+BLUE, ORANGE, GREEN = "#0072B2", "#E69F00", "#009E73"
+PINK, SKY, RED = "#CC79A7", "#56B4E9", "#D55E00"
+GREY = "#8a8f98"
+
+SERIES = {
+    "areal": (BLUE, "solid", "AReaL's packer"),
+    "prefix-aware": (GREEN, "dash", "Espalier's packer"),
+    "flat": (ORANGE, "dot", "flat, as today"),
+    "padded": (GREY, "dashdot", "padded rows"),
+}
+"""Colour, dash and name of each way to make micro-batches."""
+
+DEPTH_SCALE = ("#0b5d4f", "#14806a", "#3b9e83", "#6fb99f", "#a3d2bd", "#c9e4d6")
+"""Node colours from the root down: the trunk is dark, the leaves are light."""
+
+
+def styled(figure: go.Figure, height: int, legend: bool = True) -> go.Figure:
+    """The house look: transparent, tight margins, legend above, hover in one box."""
+    figure.update_layout(
+        height=height,
+        margin={"l": 8, "r": 8, "t": 28 if legend else 8, "b": 8},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        showlegend=legend,
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "xanchor": "left"},
+        hoverlabel={"align": "left"},
+        font={"size": 13},
+    )
+    grid = {"gridcolor": "rgba(128,128,128,0.18)", "zeroline": False, "automargin": True}
+    figure.update_xaxes(**grid)
+    figure.update_yaxes(**grid)
+    return figure
+
+
+def mark_cap(figure: go.Figure, cap: int, text: str = "cap") -> None:
+    """A vertical line at ``max_tokens_per_mb``."""
+    figure.add_vline(
+        x=cap,
+        line={"color": RED, "width": 1.5, "dash": "solid"},
+        annotation={"text": f"{text} {cap:,}", "font": {"color": RED}, "yanchor": "bottom"},
+        annotation_position="top",
+    )
+
+
+def escaped(text: str, width: int = 120) -> str:
+    """Dataset text for a hover label: no markup, one line, cut after ``width`` characters.
+
+    Plotly reads tags in labels; text of a dataset is not trusted to hold none.
+    """
+    line = " ".join(text.split())
+    cut = line if len(line) <= width else line[: width - 1] + "…"
+    return html.escape(cut)

@@ -1,0 +1,258 @@
+"""Jobs: slow work in a process of its own, followed through files.
+
+Notable:
+- a job is a folder: ``job.json`` (the question), ``events.jsonl`` (what the worker printed),
+  ``log.txt`` (what went wrong); a server that restarts finds it again
+- the worker leads its own process group, so that cancelling kills all of it and frees its memory
+- a worker that dies is noticed, whatever killed it, and what it was measuring is noted in the
+  history
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import psutil
+
+from packing.rows import Rows
+from tuning.folders import jobs_folder
+from tuning.plan import TuningPlan
+from tuning.points import Point
+from tuning.store import Store
+
+State = Literal["queued", "running", "done", "failed", "cancelled", "died"]
+ENDED: tuple[State, ...] = ("done", "failed", "cancelled", "died")
+_ROOT = Path(__file__).resolve().parents[1]
+_GRACE_S = 1.0
+
+
+@dataclass(frozen=True)
+class JobView:
+    """A job as it stands now.
+
+    state:   "queued" (another worker has the device), "running", or how it ended
+    events:  everything the worker printed, in order
+    message: how it ended, or what it is doing, in one sentence
+    """
+
+    id: str
+    kind: str
+    plan: TuningPlan
+    state: State
+    created_at: str
+    events: tuple[Mapping[str, Any], ...]
+    message: str
+
+    @property
+    def active(self) -> bool:
+        return self.state not in ENDED
+
+    def last(self, kind: str) -> Mapping[str, Any] | None:
+        """The newest event of a kind."""
+        return next((e for e in reversed(self.events) if e["type"] == kind), None)
+
+
+class Jobs:
+    """The jobs of a data folder; every server and command line sees the same ones."""
+
+    def __init__(self, folder: Path | None = None, store: Store | None = None) -> None:
+        self.folder = folder or jobs_folder()
+        self.store = store or Store()
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(
+        self,
+        kind: str,
+        plan: TuningPlan,
+        rows: Rows,
+        arguments: Mapping[str, Any] | None = None,
+        timeout_s: float = 3600.0,
+    ) -> str:
+        """Start a worker over ``rows`` (the plan's batch); returns the job's id at once."""
+        created = datetime.now(UTC)
+        job = f"{created:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        folder = self.folder / job
+        folder.mkdir(parents=True)
+        save_rows(folder / "rows.npz", rows)
+        question = {
+            "kind": kind,
+            "plan": plan.to_json(),
+            "arguments": dict(arguments or {}),
+            "created_at": created.isoformat(timespec="seconds"),
+            "timeout_s": timeout_s,
+            "store": str(self.store.path),
+        }
+        (folder / "job.json").write_text(json.dumps(question))
+        with (folder / "events.jsonl").open("wb") as out, (folder / "log.txt").open("wb") as log:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "tuning.worker", str(folder)],
+                stdout=out,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=_ROOT,
+                start_new_session=True,
+            )
+        self._children[job] = child
+        (folder / "process.json").write_text(json.dumps(_identity(child.pid)))
+        return job
+
+    def view(self, job: str) -> JobView:
+        """Raises KeyError for a job that is not there."""
+        folder = self.folder / job
+        if not (folder / "job.json").is_file():
+            raise KeyError(job)
+        question = json.loads((folder / "job.json").read_text())
+        alive = self._alive(job)
+        events = _read_events(folder / "events.jsonl")
+        state, message = self._state(job, events, alive)
+        if state == "died":
+            self._note_crash(folder, job, events, message)
+        return JobView(
+            job,
+            question["kind"],
+            TuningPlan.from_json(question["plan"]),
+            state,
+            question["created_at"],
+            tuple(events),
+            message,
+        )
+
+    def newest(self, kind: str) -> JobView | None:
+        """The newest job of a kind, running or ended."""
+        for folder in sorted(self.folder.iterdir(), reverse=True):
+            question = folder / "job.json"
+            if question.is_file() and json.loads(question.read_text())["kind"] == kind:
+                return self.view(folder.name)
+        return None
+
+    def active(self) -> list[JobView]:
+        """Jobs that have not ended, oldest first: the queue."""
+        views = (self.view(f.name) for f in sorted(self.folder.iterdir()) if self._alive(f.name))
+        return [v for v in views if v.active]
+
+    def cancel(self, job: str) -> None:
+        """Stop a job and everything it started; returns when it is gone (about a second)."""
+        folder = self.folder / job
+        (folder / "cancelled").touch()
+        identity = _read_json(folder / "process.json")
+        if identity and self._alive(job):
+            _kill_group(int(identity["pid"]), signal.SIGTERM)
+            deadline = time.monotonic() + _GRACE_S
+            while self._alive(job) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            if self._alive(job):
+                _kill_group(int(identity["pid"]), signal.SIGKILL)
+                while self._alive(job):
+                    time.sleep(0.02)
+
+    def wait(self, job: str, timeout_s: float) -> JobView:
+        """Follow a job to its end, or for so long."""
+        deadline = time.monotonic() + timeout_s
+        while self.view(job).active and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return self.view(job)
+
+    def _alive(self, job: str) -> bool:
+        child = self._children.get(job)
+        if child is not None:
+            return child.poll() is None
+        identity = _read_json(self.folder / job / "process.json")
+        if not identity:
+            return False
+        return _identity(int(identity["pid"])) == identity
+
+    def _state(self, job: str, events: list[Mapping[str, Any]], alive: bool) -> tuple[State, str]:
+        last = {e["type"]: e for e in events}
+        if "done" in last:
+            return "done", str(last["done"].get("message", "finished"))
+        if "failed" in last:
+            return "failed", str(last["failed"]["message"])
+        if (self.folder / job / "cancelled").exists():
+            return "cancelled", "stopped by you; what was measured is kept"
+        if alive:
+            doing = last.get("progress", {}).get("message", "starting")
+            return ("running", str(doing)) if "started" in last else ("queued", "waiting")
+        return "died", self._death(job)
+
+    def _death(self, job: str) -> str:
+        child = self._children.get(job)
+        code = None if child is None else child.returncode
+        log = (self.folder / job / "log.txt").read_text(errors="replace").strip().splitlines()
+        if code is not None and code < 0:
+            name = signal.Signals(-code).name
+            hint = "; the system kills processes when memory runs out" if -code == 9 else ""
+            return f"the worker was killed ({name}){hint}; what was measured is kept"
+        reason = f": {log[-1]}" if log else ""
+        return f"the worker ended without a result{reason}; what was measured is kept"
+
+    def _note_crash(
+        self, folder: Path, job: str, events: list[Mapping[str, Any]], message: str
+    ) -> None:
+        """Once: the point that was being measured is in the history as crashed."""
+        begun = next((e for e in reversed(events) if e["type"] in ("asking", "point")), None)
+        if begun is None or begun["type"] == "point" or (folder / "noted").exists():
+            return
+        (folder / "noted").touch()
+        plan = TuningPlan.from_json(json.loads((folder / "job.json").read_text())["plan"])
+        asked = Point.from_json(begun["point"])
+        crashed = Point(asked.question, "crashed", message=message, measured_at=str(begun["at"]))
+        self.store.add(job, plan, crashed)
+
+
+def save_rows(path: Path, rows: Rows) -> None:
+    """Tokens, offsets, groups and loss mask, without pickle."""
+    mask = np.empty(0, dtype=np.uint8) if rows.loss_mask is None else rows.loss_mask
+    with path.open("wb") as file:
+        np.savez(file, tokens=rows.tokens, offsets=rows.offsets, group=rows.group, loss_mask=mask)
+
+
+def load_rows(path: Path) -> Rows:
+    with np.load(path, allow_pickle=False) as file:
+        mask = file["loss_mask"]
+        return Rows(file["tokens"], file["offsets"], file["group"], mask if len(mask) else None)
+
+
+def _identity(pid: int) -> dict[str, float] | None:
+    """A process by number and birth: numbers are used again."""
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return {"pid": pid, "created": process.create_time()}
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _kill_group(pid: int, how: signal.Signals) -> None:
+    try:
+        os.killpg(pid, how)
+    except ProcessLookupError:
+        return
+
+
+def _read_events(path: Path) -> list[Mapping[str, Any]]:
+    """Whole lines only: the last one may still be on its way."""
+    if not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")[:-1]
+    return [json.loads(line) for line in lines if line.startswith(b"{")]
+
+
+def _read_json(path: Path) -> dict[str, float] | None:
+    try:
+        found: dict[str, float] | None = json.loads(path.read_text())
+        return found
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,335 @@
+"""A YAML file of a user: read without trust, and edited so that every other byte stays.
+
+Notable:
+- values are read as AReaL reads them, through OmegaConf's loader (YAML 1.1, no Python objects)
+- size, depth and the expansion of aliases are bounded before anything is built
+- an edit replaces or inserts the tuned words only; comments, anchors and quotes stay untouched
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import yaml
+
+MOST_BYTES = 256 * 1024
+MOST_NODES = 20_000
+
+
+class ConfigError(ValueError):
+    """The file cannot be used; the message says where, why, and the smallest mend."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(f"Line {line}: {message}" if line else message)
+        self.line = line
+
+
+@dataclass(frozen=True)
+class YamlText:
+    """A mapping as written: its text, and what it says."""
+
+    text: str
+
+    @classmethod
+    def read(cls, source: str | bytes) -> YamlText:
+        """Raises ConfigError for anything that is not one sane YAML mapping."""
+        if len(source) > MOST_BYTES:
+            raise too_large(len(source))
+        if isinstance(source, bytes):
+            try:
+                source = source.decode()
+            except UnicodeDecodeError as error:
+                line = source[: error.start].count(b"\n") + 1
+                raise ConfigError("this is not UTF-8 text. Save the file as UTF-8.", line) from None
+        found = cls(source)
+        found._check()
+        return found
+
+    @cached_property
+    def root(self) -> yaml.MappingNode:
+        """The tree of nodes with their places in the text."""
+        try:
+            node = yaml.compose(self.text, Loader=yaml.SafeLoader)
+        except yaml.YAMLError as error:
+            raise _sentence(error, self.text) from None
+        except RecursionError:
+            raise ConfigError(
+                "the file is nested hundreds of levels deep; no config is. Check its brackets."
+            ) from None
+        if node is None:
+            raise ConfigError("the file is empty. A config starts with lines such as `actor:`.")
+        if not isinstance(node, yaml.MappingNode):
+            raise ConfigError("the file is no mapping. A config is made of `key: value` lines.", 1)
+        return node
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """Plain values, interpolations as written."""
+        from omegaconf import OmegaConf
+        from omegaconf.errors import OmegaConfBaseException
+
+        try:
+            plain = OmegaConf.to_container(OmegaConf.create(self.text), resolve=False)
+        except yaml.YAMLError as error:
+            raise _sentence(error, self.text) from None
+        except OmegaConfBaseException as error:
+            line = next(
+                (n for n, text in enumerate(self.text.splitlines(), 1) if _unclosed(text)), None
+            )
+            raise ConfigError(
+                f"OmegaConf cannot read an interpolation: {_first_line(error)}. Write it as "
+                "`${a.b}`, with its closing brace.",
+                line,
+            ) from None
+        except ValueError as error:
+            raise ConfigError(f"a value cannot be read: {_first_line(error)}") from None
+        assert isinstance(plain, dict)
+        return {str(key): value for key, value in plain.items()}
+
+    def line(self, path: str) -> int | None:
+        """The line (from 1) of the key at ``path``, or of the nearest key above it."""
+        node: yaml.Node = self.root
+        found = None
+        for part in path.split("."):
+            pair = _child(node, part)
+            if pair is None:
+                return found
+            found, node = pair[0].start_mark.line + 1, pair[1]
+        return found
+
+    def with_values(self, changes: Mapping[str, Any]) -> YamlText:
+        """The text with ``changes`` (dotted path to bool, int, float or str) written into it.
+
+        Raises ConfigError where a path runs through something that is no mapping.
+        """
+        edited = self
+        for path, value in changes.items():
+            edited = YamlText(_set(edited.text, edited.root, path.split("."), value))
+        return edited
+
+    def _check(self) -> None:
+        sizes: dict[int, int] = {}
+        open_nodes: set[int] = set()
+
+        def size(node: yaml.Node) -> int:
+            if id(node) in sizes:
+                return sizes[id(node)]
+            if id(node) in open_nodes:
+                line = node.start_mark.line + 1
+                raise ConfigError("an anchor contains itself. Write the value out.", line)
+            open_nodes.add(id(node))
+            total = 1 + sum(size(child) for child in _children(node))
+            if total > MOST_NODES:
+                raise ConfigError(
+                    f"with its aliases (`*name`) written out, this part has more than "
+                    f"{MOST_NODES:,} values; nothing is expanded. Remove the nested aliases.",
+                    node.start_mark.line + 1,
+                )
+            open_nodes.discard(id(node))
+            sizes[id(node)] = total
+            return total
+
+        size(self.root)
+        for mapping in _mappings(self.root, set()):
+            seen: dict[str, int] = {}
+            for key, _ in mapping.value:
+                line = key.start_mark.line + 1
+                if not isinstance(key, yaml.ScalarNode):
+                    raise ConfigError("a key is a list or mapping. Write a plain name.", line)
+                if key.value in seen and key.value != "<<":
+                    raise ConfigError(
+                        f"`{key.value}` is set twice, first on line {seen[key.value]}; AReaL's "
+                        "reader stops here. Remove one of the two.",
+                        line,
+                    )
+                seen[key.value] = line
+
+
+def _unclosed(line: str) -> bool:
+    return line.count("${") > line.count("}")
+
+
+def too_large(size: int) -> ConfigError:
+    """The refusal of a file of ``size`` bytes."""
+    return ConfigError(
+        f"the file has {size / 2**20:.1f} MiB; a training config has a few KiB (at most "
+        f"{MOST_BYTES // 1024} KiB are read). Choose the config, not a data file or log."
+    )
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield key
+            yield value
+    elif isinstance(node, yaml.SequenceNode):
+        yield from node.value
+
+
+def _mappings(node: yaml.Node, seen: set[int]) -> Iterator[yaml.MappingNode]:
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.MappingNode):
+        yield node
+    for child in _children(node):
+        yield from _mappings(child, seen)
+
+
+def _child(node: yaml.Node, name: str) -> tuple[yaml.Node, yaml.Node] | None:
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    for key, value in node.value:
+        if key.value == name:
+            return key, value
+    return None
+
+
+def _sentence(error: yaml.YAMLError, text: str) -> ConfigError:
+    """A parser's complaint with its line and a mend."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return ConfigError(f"this is no YAML text: {_first_line(error)}. Choose a .yaml file.")
+    mark = error.problem_mark or error.context_mark
+    problem = error.problem or "it cannot be parsed"
+    if mark is None:
+        return ConfigError(f"{problem}.")
+    line = mark.line + 1
+    if r"'\t'" in problem:
+        return ConfigError(
+            "a tab stands where YAML takes only spaces. Replace it by two spaces a level.", line
+        )
+    mend = {
+        "mapping values are not allowed here": "Put the value in quotes, or the second key on a "
+        "line of its own.",
+        "expected ',' or": "Close the bracket that is open there.",
+        "found undefined alias": "Define it with `&` above, or write the value out.",
+        "could not determine a constructor": "Remove the `!` tag; AReaL's reader takes plain "
+        "values only.",
+        "but found another document": "Keep one document: remove the second `---`.",
+        "found unexpected end of stream": "Close the quote that is open there.",
+    }
+    advice = next((m for start, m in mend.items() if problem.startswith(start)), None)
+    if advice is None:
+        advice = "Check indentation, colons and quotes of this line and the one before."
+    if error.context_mark and error.context_mark.line + 1 != line:
+        line = error.context_mark.line + 1 if "end>" in problem else line
+    return ConfigError(f"{problem}. {advice}", line)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+_NEIGHBOURS = ("enable_tree_training", "mb_spec", "max_tokens_per_mb", "path", "backend")
+
+
+def _set(text: str, node: yaml.Node, parts: list[str], value: Any) -> str:
+    """``text`` with one value set; ``node`` is its root."""
+    for depth, part in enumerate(parts):
+        pair = _child(node, part)
+        if pair is None:
+            assert isinstance(node, yaml.MappingNode)
+            return _insert(text, node, parts[depth:], value)
+        key, node = pair
+        rest = parts[depth + 1 :]
+        alias = _alias_after(text, key, node)
+        if alias:
+            start, end = alias
+            name = text[start:end]
+            new = _scalar(value) if not rest else f"{{<<: {name}, {_flow(rest, value)}}}"
+            return text[:start] + new + text[end:]
+        if not rest and isinstance(node, yaml.ScalarNode):
+            return _replace(text, key, node, _scalar(value))
+        if isinstance(node, yaml.MappingNode) and rest:
+            continue
+        is_null = isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
+        if rest and is_null:
+            return _replace(text, key, node, f"{{{_flow(rest, value)}}}")
+        raise ConfigError(
+            f"`{'.'.join(parts[: depth + 1])}` is no mapping here, so "
+            f"`{'.'.join(parts[depth + 1 :]) or part}` cannot be set. Write it out as a mapping.",
+            key.start_mark.line + 1,
+        )
+    raise AssertionError("a path has at least one part")
+
+
+def _alias_after(text: str, key: yaml.Node, value: yaml.Node) -> tuple[int, int] | None:
+    """Where ``*name`` stands as the value of ``key``."""
+    if value.start_mark.index > key.end_mark.index:
+        return None
+    match = re.compile(r"\s*:\s*(\*[^\s,\]}#]+)").match(text, key.end_mark.index)
+    return match.span(1) if match else None
+
+
+def _replace(text: str, key: yaml.Node, node: yaml.ScalarNode, new: str) -> str:
+    start, end = node.start_mark.index, node.end_mark.index
+    if start == end:  # nothing stands after the colon
+        colon = text.index(":", key.end_mark.index) + 1
+        return f"{text[:colon]} {new}{text[colon:]}"
+    properties = re.compile(r"(?:[&!]\S+\s+)+").match(text, start, end)
+    return text[: properties.end() if properties else start] + new + text[end:]
+
+
+def _insert(text: str, parent: yaml.MappingNode, parts: list[str], value: Any) -> str:
+    if parent.flow_style:
+        close = parent.end_mark.index - 1
+        comma = ", " if parent.value else ""
+        head = text[:close].rstrip() if not parent.value else text[:close]
+        return f"{head}{comma}{_flow(parts, value)}{text[close:]}"
+    newline = "\r\n" if "\r\n" in text else "\n"
+    indent = parent.value[0][0].start_mark.column
+    pairs = {key.value: (key, node) for key, node in parent.value}
+    beside = next((pairs[name] for name in _NEIGHBOURS if name in pairs), parent.value[-1])
+    lines = text.splitlines(keepends=True)
+    after = _last_line(*beside)
+    while after + 1 < len(lines) and _comment_inside(lines[after + 1], indent):
+        after += 1
+    if not lines[after].endswith(("\n", "\r")):
+        lines[after] += newline
+    new = "".join(
+        f"{' ' * (indent + 2 * depth)}{part}:"
+        + (f" {_scalar(value)}" if depth == len(parts) - 1 else "")
+        + newline
+        for depth, part in enumerate(parts)
+    )
+    lines.insert(after + 1, new)
+    return "".join(lines)
+
+
+def _comment_inside(line: str, indent: int) -> bool:
+    """Whether a line is a comment of an entry whose key stands at ``indent``."""
+    bare = line.lstrip(" ")
+    return bare.startswith("#") and len(line) - len(bare) > indent
+
+
+def _last_line(key: yaml.Node, value: yaml.Node) -> int:
+    """The last line, from 0, that belongs to an entry."""
+    if value.end_mark.index <= key.end_mark.index:  # an alias, or nothing
+        return key.end_mark.line
+    if isinstance(value, yaml.CollectionNode) and not value.flow_style and value.value:
+        last = value.value[-1]
+        return _last_line(*last) if isinstance(last, tuple) else _last_line(key, last)
+    line = value.end_mark.line
+    return line - 1 if value.end_mark.column == 0 and line > value.start_mark.line else line
+
+
+def _flow(parts: list[str], value: Any) -> str:
+    *above, last = parts
+    text = f"{last}: {_scalar(value)}"
+    for part in reversed(above):
+        text = f"{part}: {{{text}}}"
+    return text
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return value if re.fullmatch(r"[A-Za-z_][\w./-]*", value) else yaml.dump(value).strip()
+    return str(value)
