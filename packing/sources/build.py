@@ -1,0 +1,218 @@
+"""Drafts to Rows: texts go to the tokenizer in batches, only token ids stay.
+
+Notable:
+- a text that several rows share (a prompt, a past turn) is encoded once per batch
+- parts of a conversation are encoded one by one where that gives the tokens of the whole text,
+  which the first conversations are tested for; else everything before a completion is one text
+- the boundary before a completion is always kept: an engine appends its tokens to the prompt's
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from packing.rows import Rows
+from packing.sources.columnar import MAX_TOKENS
+from packing.sources.drafts import Draft
+from packing.sources.errors import SourceError, Where
+from packing.sources.problems import Flag
+from packing.sources.template import Part
+from packing.tokenize import Tokenizer
+
+CALIBRATED = 32
+
+
+@dataclass(frozen=True)
+class Built:
+    """Rows and what is known of each.
+
+    prompt_lengths: int64 ``(rows,)``, tokens before the first that is trained on; None where no
+                    loss mask is known
+    rewards:        float64 ``(rows,)``, NaN where there is none; None where none has one
+    records:        int64 ``(rows,)``, the record each row comes from
+    flags:          uint16 ``(rows,)``, bits of ``problems.Flag``
+    lengths:        float64 ``(rows,)``, tokens to simulate; NaN where none are given
+    role_tokens:    tokens by the role of who wrote them; empty where parts were joined
+    """
+
+    rows: Rows
+    prompt_lengths: npt.NDArray[np.int64] | None
+    rewards: npt.NDArray[np.float64] | None
+    records: npt.NDArray[np.int64]
+    flags: npt.NDArray[np.uint16]
+    lengths: npt.NDArray[np.float64]
+    role_tokens: dict[str, int]
+
+
+class RowBuilder:
+    """Collects drafts; ``finish`` gives the rows. Group numbers follow first appearance."""
+
+    def __init__(self, tokenizer: Tokenizer | None) -> None:
+        self._tokenizer = tokenizer
+        self._joined: bool | None = None
+        self._tokens: list[npt.NDArray[np.int32]] = []
+        self._trained: list[npt.NDArray[np.uint8]] = []
+        self._lengths: list[int] = []
+        self._prompts: list[int] = []
+        self._rewards: list[float] = []
+        self._records: list[int] = []
+        self._flags: list[int] = []
+        self._simulate: list[float] = []
+        self._group: list[int] = []
+        self._groups: dict[Hashable, int] = {}
+        self._role_tokens: Counter[str] = Counter()
+        self._any_trained = False
+        self.n_tokens = 0
+        self.compared = 0
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def add(self, drafts: Sequence[Draft]) -> None:
+        """Tokenise a batch. Raises SourceError for a text the tokenizer refuses."""
+        if self._joined is None:
+            self._joined = self._must_join(drafts)
+        split = [joined(d.parts) if self._joined else d.parts for d in drafts]
+        answers = [d.length for d in drafts if isinstance(d.length, Part)]
+        encoded = self._encode(
+            [(p.content, d.where) for d, parts in zip(drafts, split, strict=True) for p in parts]
+            + [(a.content, d.where) for d in drafts for a in (d.length,) if isinstance(a, Part)]
+        )
+        pieces: list[npt.NDArray[np.int32]] = []
+        spans: list[tuple[int, bool]] = []
+        at, answer_at = 0, len(encoded) - len(answers)
+        for draft, parts in zip(drafts, split, strict=True):
+            length, prompt = 0, -1
+            for part, ids in zip(parts, encoded[at : at + len(parts)], strict=True):
+                if part.trained and prompt < 0:
+                    prompt = length
+                length += len(ids)
+                spans.append((len(ids), part.trained))
+                pieces.append(ids)
+                self._role_tokens[part.role] += len(ids)
+                self._any_trained |= part.trained
+            at += len(parts)
+            answer_tokens = math.nan
+            if isinstance(draft.length, Part):
+                answer_tokens = len(encoded[answer_at])
+                answer_at += 1
+            elif draft.length is not None:
+                answer_tokens = draft.length
+            self._append(draft, length, prompt if prompt >= 0 else length, answer_tokens)
+        if pieces:
+            self._tokens.append(np.concatenate(pieces))
+            trained = np.array([t for _, t in spans], dtype=np.uint8)
+            self._trained.append(np.repeat(trained, [n for n, _ in spans]))
+            self.n_tokens += len(self._tokens[-1])
+        if self.n_tokens > MAX_TOKENS:
+            raise SourceError(
+                f"{drafts[-1].where}: more than {MAX_TOKENS:,} tokens; read fewer rows."
+            )
+
+    def _append(self, draft: Draft, length: int, prompt: int, simulate: float) -> None:
+        flags = draft.flags
+        if draft.seqlen is not None:
+            self.compared += 1
+            flags |= Flag.LENGTH_DIFFERS if draft.seqlen != length else 0
+        self._lengths.append(length)
+        self._prompts.append(prompt)
+        self._rewards.append(draft.reward)
+        self._records.append(draft.record)
+        self._flags.append(flags)
+        self._simulate.append(simulate)
+        self._group.append(self._groups.setdefault(draft.group, len(self._groups)))
+
+    def _encode(
+        self, contents: Sequence[tuple[str | npt.NDArray[np.int32], Where]]
+    ) -> list[npt.NDArray[np.int32]]:
+        number: dict[str, int] = {}
+        first: list[Where] = []
+        for content, where in contents:
+            if isinstance(content, str) and content not in number:
+                number[content] = len(number)
+                first.append(where)
+        found = self.encode_texts(list(number), first)
+        return [found[number[c]] if isinstance(c, str) else c for c, _ in contents]
+
+    def encode_texts(
+        self, texts: Sequence[str], places: Sequence[Where]
+    ) -> list[npt.NDArray[np.int32]]:
+        """Token ids of each text; ``places`` for the message if one cannot be encoded."""
+        if not texts:
+            return []
+        if self._tokenizer is None:
+            raise places[0].error("holds text where token ids were expected", "choose a tokenizer")
+        try:
+            return self._tokenizer.encode_batch(texts)
+        except ValueError as error:
+            index = getattr(error, "index", 0)
+            problem = getattr(error, "problem", str(error))
+            raise places[index].error(
+                f"the text cannot be tokenised ({problem})", "repair it or take the row out"
+            ) from None
+
+    def _must_join(self, drafts: Sequence[Draft]) -> bool:
+        """Whether parts one by one would give other tokens than the text they are cut from."""
+        for draft in [d for d in drafts if len(d.parts) > 2][:CALIBRATED]:
+            whole = joined(draft.parts)
+            both = self._encode([(p.content, draft.where) for p in (*draft.parts, *whole)])
+            apart, together = both[: len(draft.parts)], both[len(draft.parts) :]
+            if not np.array_equal(np.concatenate(apart), np.concatenate(together)):
+                return True
+        return False
+
+    def finish(self, where: str) -> Built:
+        """Raises SourceError where nothing became a row."""
+        if not self._lengths:
+            raise SourceError(f"{where}: there are no rows; give a file with rows.")
+        tokens = np.concatenate(self._tokens) if self._tokens else np.empty(0, dtype=np.int32)
+        self._tokens = []
+        mask = None
+        if self._any_trained:
+            mask = np.concatenate(self._trained)
+        self._trained = []
+        offsets = np.zeros(len(self._lengths) + 1, dtype=np.int64)
+        np.cumsum(self._lengths, out=offsets[1:])
+        tokenizer = self._tokenizer
+        rows = Rows(
+            tokens,
+            offsets,
+            np.array(self._group, dtype=np.int32),
+            mask,
+            None if tokenizer is None else tokenizer.decode,
+        )
+        rewards = np.array(self._rewards, dtype=np.float64)
+        known = self._any_trained or any(self._flags)
+        return Built(
+            rows,
+            np.array(self._prompts, dtype=np.int64) if known else None,
+            None if np.isnan(rewards).all() else rewards,
+            np.array(self._records, dtype=np.int64),
+            np.array(self._flags, dtype=np.uint16),
+            np.array(self._simulate, dtype=np.float64),
+            {} if self._joined else dict(self._role_tokens),
+        )
+
+
+def joined(parts: Sequence[Part]) -> list[Part]:
+    """Neighbouring texts that are not trained on as one part."""
+    out: list[Part] = []
+    for part in parts:
+        last = out[-1] if out else None
+        if (
+            last is not None
+            and isinstance(last.content, str)
+            and isinstance(part.content, str)
+            and not last.trained
+            and not part.trained
+        ):
+            out[-1] = Part(last.content + part.content, "unsplit", False)
+        else:
+            out.append(part)
+    return out

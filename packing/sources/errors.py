@@ -1,0 +1,44 @@
+"""Sentences for people: what is wrong with a source, where, and the smallest mend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class SourceError(ValueError):
+    """A source cannot be read as rows; the message names file, row, field and the mend."""
+
+
+class LoadCancelled(Exception):
+    """The person who started the load asked for it to stop."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """A place in a source: a file (or dataset), a row of it, and for text its line.
+
+    row:  counted from 0, as rows are everywhere else; None for the file as a whole
+    line: counted from 1, as editors do; None where the file has no lines
+    """
+
+    file: str
+    row: int | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        row = "" if self.row is None else f", row {self.row}"
+        line = (
+            "" if self.line is None else (f" (line {self.line})" if row else f", line {self.line}")
+        )
+        return f"{self.file}{row}{line}"
+
+    def error(self, what: str, mend: str, field: str | None = None) -> SourceError:
+        """A SourceError in the one form all have: place, field, what is wrong; the mend."""
+        at = f"{self}, field '{field}'" if field else str(self)
+        return SourceError(f"{at}: {what}; {mend}.")
+
+
+def shown(value: object, width: int = 60) -> str:
+    """A value for a message: one line of printable characters, cut after ``width``."""
+    text = repr(value)
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,0 +1,315 @@
+"""Records to drafts of rows: by role, one row a conversation, a turn, or a sampled completion.
+
+Notable:
+- without a group column, rows of one prompt are a group (of one step, where steps are logged)
+- ``prompt`` and ``completion`` are taken as they are, ``question`` becomes a user's message
+- an end token is put after a completion that lacks it, except in AReaL's dumps, which hold
+  the generated text itself
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from packing.sources import fields
+from packing.sources.drafts import (
+    Draft,
+    PrefixCheck,
+    RowParts,
+    as_float,
+    completion_flags,
+    prompt_key,
+    required,
+    reward_of,
+)
+from packing.sources.errors import SourceError, Where
+from packing.sources.messages import Message, normalised
+from packing.sources.problems import Flag
+from packing.sources.records import Chunk, Record
+from packing.sources.roles import Roles
+from packing.sources.spec import SourceSpec
+from packing.sources.template import Conversation, Part, refused
+from packing.sources.token_ids import integers, token_ids, unpadded
+from packing.tokenize import Tokenizer, TokenizerError
+
+
+class Expander:
+    """Turns chunks of records into drafts of rows.
+
+    tokenizer: None where all rows are token ids
+    raw:       texts are what an engine generated: no end token is added
+    """
+
+    def __init__(
+        self, spec: SourceSpec, roles: Roles, tokenizer: Tokenizer | None, raw: bool = False
+    ) -> None:
+        self._spec, self._roles, self._tokenizer, self._raw = spec, roles, tokenizer, raw
+        self.check = PrefixCheck()
+        self.without_turns = 0
+        self._simulated: set[Any] = set()
+
+    def drafts(self, chunk: Chunk, first_record: int) -> list[Draft]:
+        """Rows of a chunk's records. Raises SourceError naming the record and field."""
+        out = []
+        for i, record in enumerate(chunk.records):
+            out += self._record(record, chunk.where(i), first_record + i)
+        return out
+
+    def _record(self, record: Record, where: Where, number: int) -> list[Draft]:
+        if self._roles.first("input_ids"):
+            rows = self._ids(record, where)
+        elif self._roles.first("messages"):
+            rows = self._conversations(record, where)
+        elif self._roles.first("prompt") or self._roles.first("question"):
+            rows = self._prompted(record, where)
+        else:
+            role = "completion" if self._roles.first("completion") else "text"
+            rows = [
+                RowParts([self._part(value, where, path, role == "completion")], path, None)
+                for path, value in self._values(record, role, where)
+            ]
+        rewards = self._rewards(record)
+        seqlen = self._number(record, "seqlen")
+        simulate = self._spec.simulate is not None
+        drafts = []
+        for n, row in enumerate(rows):
+            group = self._group(record, where, row, number)
+            if simulate:
+                if group in self._simulated:
+                    continue
+                self._simulated.add(group)
+                drafts.append(self._prompt_only(row, group, number, where, record))
+                continue
+            flags = row.flags | completion_flags(row.parts, self._tokenizer)
+            drafts.append(
+                Draft(
+                    tuple(row.parts),
+                    group,
+                    number,
+                    where,
+                    reward_of(rewards, row.path, n, len(rows)),
+                    flags,
+                    None if seqlen is None else int(seqlen),
+                )
+            )
+        return drafts
+
+    # -- the shapes of records ---------------------------------------------------------------
+
+    def _ids(self, record: Record, where: Where) -> list[RowParts]:
+        attention_path, loss_path = (
+            self._roles.first("attention_mask"),
+            self._roles.first("loss_mask"),
+        )
+        out = []
+        for path, value in self._values(record, "input_ids", where):
+            masks = [
+                integers(required(record, p, where), where, p) if p else None
+                for p in (attention_path, loss_path)
+            ]
+            ids, trained = unpadded(
+                token_ids(value, where, path),
+                masks[0],
+                masks[1],
+                where,
+                (attention_path or "", loss_path or ""),
+            )
+            if trained is None:
+                out.append(RowParts([Part(ids, "unsplit", False)], path, None))
+                continue
+            cuts = [0, *(np.flatnonzero(trained[1:] != trained[:-1]) + 1).tolist(), len(ids)]
+            parts = [
+                Part(ids[a:b], "completion" if trained[a] else "prompt", bool(trained[a]))
+                for a, b in pairwise(cuts)
+                if b > a
+            ]
+            out.append(RowParts(parts, path, prompt_key(parts)))
+        return out
+
+    def _conversations(self, record: Record, where: Where) -> list[RowParts]:
+        out: list[RowParts] = []
+        tools = self._tools(record, where)
+        for path, value in self._values(record, "messages", where):
+            value = fields.unpacked(value)
+            several = isinstance(value, list) and bool(value) and isinstance(value[0], list)
+            for n, messages in enumerate(value if several else [value]):
+                at = f"{path}.{n}" if several else path
+                found, left_out = normalised(messages, where, at)
+                out += self._talk(found, tools, where, at, Flag.NOT_TEXT if left_out else 0)
+        return out
+
+    def _talk(
+        self, messages: list[Message], tools: Any, where: Where, path: str, flags: int
+    ) -> list[RowParts]:
+        talk = Conversation.of(
+            self._text_tokenizer(where), messages, tools, self._spec.keep_thinking, where, path
+        )
+        self.check.see(talk, where)
+        key = prompt_key([Part(talk.turns[0].prompt if talk.turns else talk.text, "", False)])
+        if self._spec.expand == "conversation" or self._spec.simulate is not None:
+            return [RowParts(talk.whole(), path, key, flags)]
+        rows = talk.individual() if self._spec.style == "individual" else talk.concat()
+        self.without_turns += not rows
+        return [RowParts(parts, path, key, flags) for parts in rows]
+
+    def _prompted(self, record: Record, where: Where) -> list[RowParts]:
+        question = self._roles.first("question")
+        path = self._roles.first("prompt") or question or ""
+        value = fields.unpacked(required(record, path, where))
+        tools = self._tools(record, where)
+        messages: list[Message] | None = None
+        flags = 0
+        if self._roles.first("prompt") is None and isinstance(value, str):
+            messages = [{"role": "user", "content": value}]
+        elif fields.is_messages(value):
+            messages, left_out = normalised(value, where, path)
+            flags = Flag.NOT_TEXT if left_out else 0
+        if messages is None:
+            head = self._part(value, where, path, trained=False)
+        else:
+            head = Part(self._generation_prompt(messages, tools, where, path), "prompt", False)
+        key = prompt_key([head])
+        if not self._roles.first("completion"):
+            return [RowParts([head], path, key, flags)]
+        out: list[RowParts] = []
+        for at, completion in self._samples(record, where):
+            if messages is None:
+                out.append(
+                    RowParts([head, self._part(completion, where, at, True)], at, key, flags)
+                )
+                continue
+            if isinstance(completion, str):
+                answer: list[Message] = [{"role": "assistant", "content": completion}]
+            else:
+                answer, left_out = normalised(completion, where, at)
+                flags |= Flag.NOT_TEXT if left_out else 0
+            for row in self._talk([*messages, *answer], tools, where, at, flags):
+                out.append(RowParts(row.parts, at, key, row.flags))
+        return out
+
+    def _samples(self, record: Record, where: Where) -> list[tuple[str, Any]]:
+        """(path, completion) of every sample; a list of completions counts as several."""
+        out = []
+        for path, value in self._values(record, "completion", where):
+            value = fields.unpacked(value)
+            several = isinstance(value, list) and bool(value) and not fields.is_messages(value)
+            if several and not isinstance(value[0], int | float):
+                out += [(f"{path}.{n}", v) for n, v in enumerate(value)]
+            else:
+                out.append((path, value))
+        return out
+
+    # -- pieces ------------------------------------------------------------------------------
+
+    def _part(self, value: Any, where: Where, path: str, trained: bool) -> Part:
+        role = "completion" if trained else "prompt"
+        if isinstance(value, list | np.ndarray):
+            return Part(token_ids(value, where, path), role, trained)
+        if not isinstance(value, str):
+            raise where.error(
+                f"is {fields.type_name(value)}, not text or token ids",
+                "repair the row or give the role to another column",
+                path,
+            )
+        eos = self._text_tokenizer(where).eos_token
+        plain_text = self._roles.first("text") is not None
+        ends = (trained or plain_text) and not self._raw and self._spec.simulate is None
+        if eos and ends and value.strip() and not value.endswith(eos):
+            value += eos
+        return Part(value, "unsplit" if plain_text else role, trained)
+
+    def _generation_prompt(
+        self, messages: Sequence[Message], tools: Any, where: Where, path: str
+    ) -> str:
+        try:
+            return self._text_tokenizer(where).render(
+                messages, tools, True, self._spec.keep_thinking
+            )
+        except TokenizerError as error:
+            raise refused(error, where, path) from None
+
+    def _text_tokenizer(self, where: Where) -> Tokenizer:
+        if self._tokenizer is None:
+            raise where.error("holds text where token ids were expected", "choose a tokenizer")
+        return self._tokenizer
+
+    def _tools(self, record: Record, where: Where) -> list[Any] | None:
+        path = self._roles.first("tools")
+        value = fields.unpacked(fields.first(record, path)) if path else None
+        if value is None or value is fields.MISSING or value == "" or value == []:
+            return None
+        if not isinstance(value, list) or not all(isinstance(t, dict) for t in value):
+            raise where.error(
+                f"is {fields.type_name(value)}, not a list of tools",
+                "list each tool as an object",
+                path,
+            )
+        return value
+
+    def _values(self, record: Record, role: str, where: Where) -> list[tuple[str, Any]]:
+        out = []
+        for path in self._roles.all(role):
+            found = [(p, v) for p, v in fields.find(record, path) if v is not None]
+            out += found if "*" in path else [(path, required(record, path, where))]
+        return out
+
+    def _group(self, record: Record, where: Where, row: RowParts, number: int) -> Any:
+        path = self._roles.first("group")
+        if path:
+            value = required(record, path, where)
+            if not isinstance(value, str | int) and not (
+                isinstance(value, float) and value.is_integer()
+            ):
+                raise where.error(
+                    f"is {fields.type_name(value)}, not one name or number",
+                    "give each row the name of its group",
+                    path,
+                )
+            return value
+        step = self._roles.first("step")
+        if row.key is None:
+            return ("record", number)
+        return (row.key, str(fields.first(record, step))) if step else row.key
+
+    def _rewards(self, record: Record) -> dict[str, Any]:
+        """Reward by the path it is beside: ``""`` for one of the record itself."""
+        out = {}
+        for path in self._roles.all("reward"):
+            for at, value in fields.find(record, path):
+                out[at.rpartition(".")[0]] = fields.unpacked(value)
+        return out
+
+    def _number(self, record: Record, role: str) -> float | None:
+        path = self._roles.first(role)
+        value = as_float(fields.first(record, path)) if path else math.nan
+        return value if math.isfinite(value) else None
+
+    def _prompt_only(
+        self, row: RowParts, group: Any, number: int, where: Where, record: Record
+    ) -> Draft:
+        parts = list(row.parts)
+        cut = next((i for i, p in enumerate(parts) if p.trained), len(parts))
+        length: float | Part | None = None
+        simulate = self._spec.simulate
+        if simulate is not None and simulate.lengths == "column":
+            path = self._roles.first("length")
+            if path is None:
+                raise SourceError(
+                    "simulate: no column holds lengths; give one the role 'length', or choose "
+                    "lognormal."
+                )
+            length = self._number(record, "length")
+            if length is None or length < 0:
+                raise where.error("is not a length in tokens", "give a number of 0 or more", path)
+        elif simulate is not None and simulate.lengths == "answer":
+            if cut == len(parts):
+                raise where.error(
+                    "has no answer to take a length from", "choose lognormal lengths instead"
+                )
+            length = parts[cut]
+        return Draft(tuple(parts[:cut]), group, number, where, length=length)

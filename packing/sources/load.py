@@ -1,0 +1,242 @@
+"""``load``: a SourceSpec in, Rows out, with what was found on the way.
+
+Notable:
+- the only entry that pages and commands need; everything a person did wrong is a SourceError
+- records are read in chunks and become token ids at once: text of one chunk is in memory
+- the result of a load is kept on disk by content, so the same load again takes seconds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from packing.sources import cache, fields
+from packing.sources.build import Built, RowBuilder
+from packing.sources.drafts import Draft
+from packing.sources.errors import LoadCancelled, SourceError, Where
+from packing.sources.expand import Expander
+from packing.sources.loaded import Loaded, PrefixReport, Provenance, assembled, keep, restored
+from packing.sources.opened import Opened, open_source
+from packing.sources.problems import Flag, find_flags
+from packing.sources.records import Chunk
+from packing.sources.role_names import CONTENT
+from packing.sources.roles import Roles, describe, resolve
+from packing.sources.simulate import simulate
+from packing.sources.spec import SourceSpec
+from packing.tokenize import BUNDLED, Tokenizer, TokenizerError, load_tokenizer
+
+RECOGNISED_FROM = 100
+# Text per call of the tokenizer: enough to keep its threads busy, little enough to cancel soon.
+BATCH_CHARACTERS = 1_000_000
+BATCH_RECORDS = 64
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a load is: stage for people, fraction 0 … 1 (None: not known), rows and tokens."""
+
+    stage: str
+    fraction: float | None
+    rows: int = 0
+    tokens: int = 0
+
+
+def load(
+    spec: SourceSpec,
+    progress: Callable[[Progress], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    allowed_roots: Sequence[Path] | None = None,
+    upload: bytes | None = None,
+) -> Loaded:
+    """The rows of a source.
+
+    progress:      told after every chunk
+    cancelled:     asked at every chunk (well under a second of work); then LoadCancelled is raised
+    allowed_roots: folders that local files must lie in, links followed; None: no limit. A page
+                   that others can reach must give them
+    upload:        the bytes of a spec of kind "upload"
+
+    Raises SourceError, a sentence naming file, row and field, for whatever is wrong in the source.
+    """
+    tell = progress or (lambda _: None)
+    stop = cancelled or (lambda: False)
+    tell(Progress("opening", None))
+    opened = open_source(spec, allowed_roots, upload)
+    first = opened.peek()
+    head = first.records[:RECOGNISED_FROM]
+    if opened.roles is None:
+        roles = resolve(head, spec.roles, opened.label)
+    else:
+        kept = tuple(p for p in opened.roles if p[0] not in {r for r, _ in spec.roles})
+        roles = Roles(kept + spec.roles)
+    tokenizer = _tokenizer_for(spec, roles, head, opened.label)
+    content = _content(opened, tell, stop)
+    key = None
+    if content is not None:
+        chosen = spec.to_json() | {"location": "", "tokenizer": ""}
+        mark = tokenizer.fingerprint if tokenizer else None
+        key = cache.entry_key(chosen, opened.format, content, mark)
+        kept_rows = cache.read_entry(key)
+        if kept_rows:
+            return restored(*kept_rows, spec, tokenizer)
+    built, made = _build(spec, opened, roles, tokenizer, tell, stop)
+    provenance = Provenance(
+        source=spec.location,
+        format=opened.format,
+        files=len(opened.files),
+        bytes=sum(f.size for f in opened.files),
+        content=content or built.rows.fingerprint,
+        revision=opened.revision,
+        records=made.records,
+        tokenizer=tokenizer.name if tokenizer else None,
+        tokenizer_fingerprint=tokenizer.fingerprint if tokenizer else None,
+        notes=made.notes,
+    )
+    loaded = assembled(
+        built.rows, spec, provenance, roles, describe(head), built, made.prefix, tokenizer
+    )
+    if key is not None:
+        keep(key, loaded)
+    return loaded
+
+
+def tokenizer_named(name: str) -> Tokenizer:
+    """The tokenizer of a spec. Raises SourceError where it cannot be loaded."""
+    try:
+        return load_tokenizer(name)
+    except TokenizerError as error:
+        raise SourceError(str(error)) from None
+
+
+@dataclass(frozen=True)
+class _Made:
+    records: int
+    notes: tuple[str, ...]
+    prefix: PrefixReport | None
+
+
+def _tokenizer_for(
+    spec: SourceSpec, roles: Roles, head: Sequence[Mapping[str, Any]], label: str
+) -> Tokenizer | None:
+    """The chosen tokenizer; the bundled one where rows are text and none is chosen."""
+    if spec.tokenizer is not None:
+        return tokenizer_named(spec.tokenizer)
+    for role in CONTENT:
+        for path in roles.all(role):
+            for record in head:
+                if any(_is_text(value) for _, value in fields.find(record, path)):
+                    return tokenizer_named(BUNDLED)
+    return None
+
+
+def _is_text(value: Any) -> bool:
+    value = fields.unpacked(value)
+    if isinstance(value, list) and value:
+        return isinstance(value[0], str | dict) or (
+            isinstance(value[0], list) and bool(value[0]) and isinstance(value[0][0], dict)
+        )
+    return isinstance(value, str)
+
+
+def _content(
+    opened: Opened, tell: Callable[[Progress], None], stop: Callable[[], bool]
+) -> str | None:
+    if opened.fixed is not None:
+        return cache.entry_key(opened.fixed)[:16]
+    if not opened.files:
+        return None
+    return cache.content_digest(
+        opened.files, lambda done: tell(Progress("checking the files", done)), stop
+    )
+
+
+def _build(
+    spec: SourceSpec,
+    opened: Opened,
+    roles: Roles,
+    tokenizer: Tokenizer | None,
+    tell: Callable[[Progress], None],
+    stop: Callable[[], bool],
+) -> tuple[Built, _Made]:
+    expander = Expander(spec, roles, tokenizer, opened.raw)
+    builder = RowBuilder(tokenizer)
+    records = 0
+    for chunk in _ranged(opened.chunks(sorted(roles.columns)), spec):
+        waiting: list[Draft] = []
+        for start in range(0, len(chunk.records), BATCH_RECORDS):
+            if stop():
+                raise LoadCancelled
+            piece = chunk.sliced(start, start + BATCH_RECORDS)
+            waiting += expander.drafts(piece, records)
+            records += len(piece.records)
+            if sum(len(p.content) for d in waiting for p in d.parts) >= BATCH_CHARACTERS:
+                builder.add(waiting)
+                waiting = []
+        if stop():
+            raise LoadCancelled
+        builder.add(waiting)
+        tell(Progress("reading and tokenising", chunk.fraction, len(builder), builder.n_tokens))
+    if not len(builder) and expander.without_turns:
+        raise SourceError(
+            f"{opened.label}: none of {records:,} conversations has an assistant turn; expand "
+            "them as conversations, or simulate completions."
+        )
+    built = builder.finish(opened.label)
+    prefix, notes = _prefix_report(expander, builder, tokenizer, opened.label), []
+    if prefix and prefix.broken:
+        notes.append(
+            f"The chat template does not keep prefixes: {prefix.broken:,} of {prefix.turns:,} "
+            f"turns looked at are computed again, {prefix.lost_tokens:,} tokens ({prefix.first})."
+        )
+    if expander.without_turns:
+        notes.append(f"{expander.without_turns:,} conversations have no assistant turn: no rows.")
+    if builder.compared:
+        wrong = int(np.count_nonzero(built.flags & np.uint16(Flag.LENGTH_DIFFERS)))
+        notes.append(
+            f"{builder.compared - wrong:,} of {builder.compared:,} rows have the number of tokens "
+            "they were generated with."
+        )
+    if spec.simulate is not None:
+        built = _simulated(built, spec)
+        notes.append("Completions are simulated: lengths are drawn, tokens are made up.")
+    built = replace(built, flags=find_flags(built.rows, built.flags))
+    return built, _Made(records, tuple(notes), prefix)
+
+
+def _simulated(built: Built, spec: SourceSpec) -> Built:
+    assert spec.simulate is not None
+    rows, prompt_lengths, prompt = simulate(built.rows, built.lengths, spec.simulate)
+    roles = {"prompt": int(prompt_lengths.sum())}
+    roles["simulated"] = rows.n_tokens - roles["prompt"]
+    none = np.zeros(len(rows), dtype=np.uint16)
+    return Built(rows, prompt_lengths, None, built.records[prompt], none, built.lengths, roles)
+
+
+def _ranged(chunks: Iterator[Chunk], spec: SourceSpec) -> Iterator[Chunk]:
+    """The records ``start … start + limit`` over all files."""
+    seen, stop = 0, None if spec.limit is None else spec.start + spec.limit
+    for chunk in chunks:
+        low = max(0, spec.start - seen)
+        high = len(chunk.records) if stop is None else min(len(chunk.records), stop - seen)
+        seen += len(chunk.records)
+        if low < high:
+            yield chunk.sliced(low, high)
+        if stop is not None and seen >= stop:
+            return
+
+
+def _prefix_report(
+    expander: Expander, builder: RowBuilder, tokenizer: Tokenizer | None, label: str
+) -> PrefixReport | None:
+    seen = expander.check
+    if not seen.conversations or tokenizer is None:
+        return None
+    lost = builder.encode_texts(seen.lost, [Where(label)] * len(seen.lost))
+    return PrefixReport(
+        seen.conversations, seen.turns, seen.broken, seen.first, sum(len(ids) for ids in lost)
+    )

@@ -1,0 +1,260 @@
+"""SourceSpec: the choice of rows, as plain values that fit in a URL and in the run history.
+
+Notable:
+- two equal specs over the same bytes give the same rows: nothing else decides
+- ``to_query`` holds only what differs from the defaults, so links stay short
+- what comes back from a link is checked field by field: a link is untrusted
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal
+
+from packing.sources.errors import SourceError, shown
+
+Kind = Literal["sample", "hub", "file", "upload"]
+KINDS = ("sample", "hub", "file", "upload")
+LENGTHS = ("lognormal", "percentiles", "column", "answer")
+ROLES = (
+    "input_ids",
+    "attention_mask",
+    "loss_mask",
+    "prompt",
+    "question",
+    "completion",
+    "messages",
+    "text",
+    "tools",
+    "group",
+    "step",
+    "reward",
+    "length",
+    "seqlen",
+)
+
+
+@dataclass(frozen=True)
+class Simulate:
+    """How many completions to make up for each prompt, and how long they are.
+
+    lengths:        "lognormal" (``median``, ``sigma``), "percentiles" (``percentiles``),
+                    "column" or "answer": the median is each prompt's own number, spread by
+                    ``sigma``
+    median:         tokens
+    sigma:          standard deviation of the logarithm of the length
+    percentiles:    (percentile, tokens) pairs, ascending; lengths between are interpolated
+    max_new_tokens: longer completions are cut there, as an engine cuts them
+    """
+
+    samples: int = 8
+    lengths: str = "lognormal"
+    median: float = 512.0
+    sigma: float = 0.6
+    percentiles: tuple[tuple[float, float], ...] = ()
+    max_new_tokens: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.lengths not in LENGTHS:
+            raise _setting("simulate.lengths", self.lengths, f"choose one of {', '.join(LENGTHS)}")
+        if not 1 <= self.samples <= 4096:
+            raise _setting("simulate.samples", self.samples, "choose 1 to 4096")
+        if not (0 < self.median <= 1e7 and 0 <= self.sigma <= 5):
+            raise _setting(
+                "simulate.median and sigma",
+                (self.median, self.sigma),
+                "choose a median of 1 to 10,000,000 tokens and a sigma of 0 to 5",
+            )
+        if self.max_new_tokens is not None and self.max_new_tokens < 1:
+            raise _setting("simulate.max_new_tokens", self.max_new_tokens, "choose 1 or more")
+        if self.lengths == "percentiles":
+            flat = [p for p, _ in self.percentiles], [n for _, n in self.percentiles]
+            ascending = all(list(x) == sorted(x) for x in flat)
+            inside = all(0 <= p <= 100 for p in flat[0]) and all(0 <= n <= 1e7 for n in flat[1])
+            if len(self.percentiles) < 2 or not ascending or not inside:
+                raise _setting(
+                    "simulate.percentiles",
+                    self.percentiles,
+                    "give two or more ascending pairs such as (50, 400), (95, 2000)",
+                )
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """Where rows come from and how records become rows.
+
+    kind, location: "sample" and its name, "hub" and a dataset id, "file" and a path, glob or
+                    folder, "upload" and the file's name
+    start, limit:   the records read (records, not rows: one record may hold many rows)
+    roles:          (role, path) pairs that replace what is recognised; a path is dotted
+                    (``info.traj``), ``*`` stands for every key or element
+    expand:         "conversation" (one row each) or "turn" (AReaL's rollouts)
+    style:          with "turn": AReaL's "individual" (a row per assistant turn) or "concat"
+                    (a row per chain of turns, broken where the prefix breaks)
+    keep_thinking:  reasoning kept in past turns; None: as the chat template does
+    tokenizer:      Hub id, folder, "bundled", or None (bundled where rows are text)
+    versions:       of AReaL rollout dumps, the version folders read; empty: all
+    """
+
+    kind: Kind
+    location: str
+    config: str | None = None
+    split: str | None = None
+    revision: str | None = None
+    streaming: bool = False
+    start: int = 0
+    limit: int | None = None
+    roles: tuple[tuple[str, str], ...] = ()
+    expand: str = "conversation"
+    style: str = "individual"
+    keep_thinking: bool | None = None
+    tokenizer: str | None = None
+    versions: tuple[str, ...] = ()
+    simulate: Simulate | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise _setting("kind", self.kind, f"choose one of {', '.join(KINDS)}")
+        if not self.location or "\0" in self.location:
+            raise _setting("location", self.location, "give a path, a dataset id or a sample")
+        if self.expand not in ("conversation", "turn"):
+            raise _setting("expand", self.expand, "choose conversation or turn")
+        if self.style not in ("individual", "concat"):
+            raise _setting("style", self.style, "choose individual or concat")
+        if self.start < 0 or (self.limit is not None and self.limit < 1):
+            raise _setting(
+                "rows", (self.start, self.limit), "start at 0 or later and read 1 or more"
+            )
+        for role, path in self.roles:
+            if role not in ROLES:
+                raise _setting("roles", role, f"roles are {', '.join(ROLES)}")
+            if not path:
+                raise _setting("roles", role, "name the column it is in")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values without the defaults; ``from_json`` reads them back to an equal spec."""
+        default = SourceSpec(self.kind, self.location)
+        out = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.name in ("kind", "location") or getattr(self, f.name) != getattr(default, f.name)
+        }
+        if self.simulate is not None:
+            made = asdict(self.simulate)
+            plain = asdict(Simulate())
+            out["simulate"] = {k: v for k, v in made.items() if v != plain[k]}
+        return out
+
+    def to_query(self) -> str:
+        """One URL query value (percent-encode it as any other)."""
+        return json.dumps(self.to_json(), separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def from_query(cls, text: str) -> SourceSpec:
+        """The spec of a link. Raises SourceError where the link was cut or altered."""
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            raise SourceError(
+                f"link: the source {shown(text)} is not readable; open the dataset again."
+            ) from None
+        return cls.from_json(value)
+
+    @classmethod
+    def from_json(cls, value: object) -> SourceSpec:
+        """Raises SourceError naming a field that is unknown or of a wrong type."""
+        if not isinstance(value, Mapping):
+            raise _setting("spec", value, "give an object with kind and location")
+        known = dict(value)
+        if "roles" in known:
+            known["roles"] = _pairs(known["roles"], "roles", (str,), (str,))
+        if "versions" in known:
+            if not isinstance(known["versions"], list | tuple):
+                raise _setting("versions", known["versions"], "give a list of folder names")
+            known["versions"] = tuple(known["versions"])
+            if not all(isinstance(v, str) for v in known["versions"]):
+                raise _setting("versions", known["versions"], "give folder names as text")
+        if known.get("simulate") is not None:
+            made = known["simulate"]
+            if not isinstance(made, Mapping):
+                raise _setting("simulate", made, "give an object")
+            made = dict(made)
+            if "percentiles" in made:
+                numbers = (int, float)
+                made["percentiles"] = _pairs(
+                    made["percentiles"], "simulate.percentiles", numbers, numbers
+                )
+            known["simulate"] = _checked(Simulate, made)
+        spec: SourceSpec = _checked(cls, known)
+        return spec
+
+    def with_roles(self, roles: Mapping[str, str]) -> SourceSpec:
+        """The same source with these roles set (role to column path), the others as they were."""
+        kept = tuple(pair for pair in self.roles if pair[0] not in roles)
+        return replace(self, roles=kept + tuple(roles.items()))
+
+
+def parse_rows(argument: str) -> SourceSpec:
+    """``sample:NAME``, ``hub:ID[@revision][:split]``, or a path, glob or folder.
+
+    Raises SourceError where nothing follows the prefix.
+    """
+    prefix, _, rest = argument.partition(":")
+    if prefix == "sample":
+        return SourceSpec("sample", rest)
+    if prefix == "hub":
+        name, _, split = rest.partition(":")
+        dataset, _, revision = name.partition("@")
+        return SourceSpec("hub", dataset, revision=revision or None, split=split or None)
+    return SourceSpec("file", argument)
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "Kind": (str,),
+    "int": (int,),
+    "bool": (bool,),
+    "float": (int, float),
+}
+
+
+def _checked(cls: Any, value: dict[str, Any]) -> Any:
+    """``cls(**value)`` after a check of names and of the types that the annotations state."""
+    annotations = {f.name: str(f.type) for f in fields(cls)}
+    for name, content in value.items():
+        if name not in annotations:
+            raise _setting(str(name), content, f"fields are {', '.join(annotations)}")
+        base, _, optional = annotations[name].partition(" | ")
+        if base not in _TYPES or (optional and content is None):
+            continue  # tuples and nested specs were checked by the caller
+        wrong_bool = isinstance(content, bool) and base != "bool"
+        if wrong_bool or not isinstance(content, _TYPES[base]):
+            raise _setting(name, content, f"it must be {annotations[name]}")
+        if isinstance(content, int | float) and not abs(content) < 2**53:
+            raise _setting(name, content, "give a smaller number")
+    missing = [n for n in ("kind", "location") if n in annotations and n not in value]
+    if missing:
+        raise _setting(missing[0], None, "it must be given")
+    return cls(**value)
+
+
+def _pairs(
+    value: object, name: str, first: tuple[type, ...], second: tuple[type, ...]
+) -> tuple[tuple[Any, Any], ...]:
+    if not isinstance(value, list | tuple):
+        raise _setting(name, value, "give a list of pairs")
+    out = []
+    for pair in value:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise _setting(name, pair, "give a list of pairs")
+        if not isinstance(pair[0], first) or not isinstance(pair[1], second):
+            raise _setting(name, pair, "the values of the pair have the wrong type")
+        out.append((pair[0], pair[1]))
+    return tuple(out)
+
+
+def _setting(name: str, value: object, mend: str) -> SourceError:
+    return SourceError(f"source setting '{name}' is {shown(value)}: {mend}.")

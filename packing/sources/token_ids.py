@@ -1,0 +1,87 @@
+"""Token ids as they stand in records: checked, unpadded, with their loss mask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packing.rows import MAX_TOKEN_ID
+from packing.sources import fields
+from packing.sources.errors import Where, shown
+
+IGNORED_LABEL = -100
+
+
+def token_ids(value: Any, where: Where, field: str) -> npt.NDArray[np.int32]:
+    """int32 ``(n,)``. Raises SourceError naming the first element that is not an id."""
+    array = integers(value, where, field)
+    bad = np.flatnonzero((array < 0) | (array > MAX_TOKEN_ID))
+    if bad.size:
+        at = int(bad[0])
+        raise where.error(
+            f"{int(array[at])} at position {at} is not a token id (0 … {MAX_TOKEN_ID})",
+            "mask padding with attention_mask instead of negative ids",
+            field,
+        )
+    return array.astype(np.int32)
+
+
+def integers(value: Any, where: Where, field: str) -> npt.NDArray[np.int64]:
+    """int64 ``(n,)`` of a list of whole numbers; floats, NaN, null, text and nesting are named."""
+    value = fields.unpacked(value)
+    if isinstance(value, np.ndarray) and np.issubdtype(value.dtype, np.integer) and value.ndim == 1:
+        return value.astype(np.int64)
+    if not isinstance(value, list | np.ndarray):
+        raise where.error(
+            f"is {fields.type_name(value)}, not a list of integers",
+            "give each row its list of integers",
+            field,
+        )
+    items = value if isinstance(value, list) else value.tolist()
+    for at, item in enumerate(items):
+        if type(item) is int and abs(item) < 2**63:
+            continue
+        if isinstance(item, list):
+            raise where.error(
+                f"holds a list at position {at}", "flatten it: one row a record", field
+            )
+        mend = "write whole numbers without a decimal point"
+        if isinstance(item, float) and item.is_integer():
+            mend = f"write {int(item)}: ids saved as floats come from a column with gaps"
+        raise where.error(f"position {at} is {shown(item, 30)}, not an integer", mend, field)
+    return np.array(items, dtype=np.int64)
+
+
+def unpadded(
+    ids: npt.NDArray[np.int32],
+    attention: npt.NDArray[np.int64] | None,
+    loss: npt.NDArray[np.int64] | None,
+    where: Where,
+    names: tuple[str, str],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_] | None]:
+    """(real ids, trained or None). Padding on either side, and holes, go by the attention mask.
+
+    attention: one value per id, 0 for padding
+    loss:      a mask, or labels with -100 for what is not trained on; one value per id, or one
+               per id of the completion at the end (as verl logs its response mask)
+    names:     fields of attention and loss, for messages
+    """
+    keep = np.ones(len(ids), dtype=bool)
+    if attention is not None:
+        if len(attention) != len(ids):
+            raise where.error(
+                f"{len(attention)} values for {len(ids)} ids", "give one value per id", names[0]
+            )
+        keep = attention != 0
+    if loss is None:
+        return ids[keep], None
+    if len(loss) > len(ids):
+        raise where.error(
+            f"{len(loss)} values for {len(ids)} ids", "give one value per id", names[1]
+        )
+    trained = np.zeros(len(ids), dtype=bool)
+    labels = names[1].rsplit(".", 1)[-1] == "labels" or bool((loss == IGNORED_LABEL).any())
+    trained[len(ids) - len(loss) :] = loss != IGNORED_LABEL if labels else loss != 0
+    return ids[keep], trained[keep]
