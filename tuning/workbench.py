@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packing.chain import BatchPlan, Chain
+from packing.divergence import Divergence, find_divergences
 from packing.metrics import Comparison, PackingMetrics
 from packing.packers.areal import pack_areal
 from packing.packers.bounds import Bounds, bounds
@@ -124,6 +125,13 @@ class Workbench:
     def bounds(self, max_tokens_per_mb: int) -> Bounds:
         return self._once(
             ("bounds", max_tokens_per_mb), lambda: bounds(self.order, max_tokens_per_mb)
+        )
+
+    def divergences(self, max_tokens_per_mb: int) -> list[Divergence]:
+        """Where rows almost share, the most tokens to gain first."""
+        return self._once(
+            ("divergences", max_tokens_per_mb),
+            lambda: find_divergences(self.rows, self.order, max_tokens_per_mb),
         )
 
     def comparison(self, max_tokens_per_mb: int, packer: str = "areal") -> Comparison:

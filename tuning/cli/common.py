@@ -97,8 +97,15 @@ def row_options(command: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def sentences() -> Iterator[None]:
     """Errors meant for people become one sentence and exit code 1."""
+    from packing.packers.areal import RowTooLong
+
     try:
         yield
+    except RowTooLong as error:
+        typer.echo(
+            f"error: row {error.row}: {error} Choose --cap {error.length} or more.", err=True
+        )
+        raise typer.Exit(1) from None
     except (ValueError, RuntimeError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from None
@@ -110,7 +117,9 @@ def show(result: Mapping[str, Any], as_json: bool) -> None:
         typer.echo(json.dumps(result))
         return
     for name, value in result.items():
-        if isinstance(value, float):
+        if isinstance(value, bool):
+            typer.echo(f"{name:<42} {'yes' if value else 'no'}")
+        elif isinstance(value, float):
             typer.echo(f"{name:<42} {value:,.4f}")
         elif isinstance(value, int):
             typer.echo(f"{name:<42} {value:,}")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tuning.cli import rows
 from tuning.cli.common import Cap, Json, Prompts, RowOptions, Samples, row_options, sentences, show
 from tuning.plan import TuningPlan
 from tuning.workbench import Workbench, batch_rows
@@ -76,3 +77,6 @@ def chain(
         whole = simulate(rows, plan)
         # The summary's fields stand at the top, as in AReaL's own figures; the rest is detail.
         show(whole.summary() | whole.to_json(), as_json)
+
+
+rows.register(app)

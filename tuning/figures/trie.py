@@ -120,7 +120,7 @@ def _label(mark: _Mark, trie: Trie, read: Callable[[int], str]) -> tuple[str, st
     text = read(mark.node)
     rows = int(trie.row_count[mark.node])
     saved = (rows - 1) * mark.own
-    return escaped(text, 40), (
+    return escaped(text, 18), (
         f"<b>{mark.own:,} tokens</b> at depth {mark.depth:,} · {rows:,} rows · "
         f"{saved:,} tokens saved here<br>{mark.tokens:,} tokens in and below"
         f"<br>{escaped(text, 160)}"

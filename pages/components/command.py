@@ -1,0 +1,14 @@
+"""The same from the command line: what this page shows, without a browser."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages import state
+from tuning.commands import command_line
+
+
+def draw(name: str) -> None:
+    """A box with the ``python -m tuning`` call that gives this page's figures."""
+    with st.expander("The same from the command line", icon=":material/terminal:"):
+        st.code(command_line(name, state.plan()), language="bash", wrap_lines=True)

@@ -1,0 +1,31 @@
+"""The few rules of CSS that Streamlit's theme has no option for."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+_CSS = """
+<style>
+.summary { display: flex; flex-wrap: wrap; gap: 0.2rem 1.6rem; align-items: baseline;
+  font-variant-numeric: tabular-nums; min-height: 2.4rem; }
+.summary div { display: flex; flex-direction: column; line-height: 1.25; }
+.summary span { font-size: 0.7rem; opacity: 0.7; }
+.summary b { font-size: 0.98rem; font-weight: 600; white-space: nowrap; }
+.summary .name b { max-width: 22rem; overflow: hidden; text-overflow: ellipsis; }
+.tag { font-size: 0.68rem; border: 1px solid currentColor; border-radius: 0.6rem;
+  padding: 0 0.45rem; opacity: 0.85; margin-left: 0.4rem; font-weight: 500; }
+.st-key-summary { border-bottom: 1px solid rgba(128, 128, 128, 0.3); padding-bottom: 0.5rem; }
+.tokens { font-family: ui-monospace, monospace; font-size: 0.82rem; line-height: 1.7;
+  white-space: pre-wrap; word-break: break-word; max-height: 26rem; overflow-y: auto; }
+.tokens span { border-radius: 2px; }
+.tokens .t0 { background: rgba(0, 114, 178, 0.16); }
+.tokens .t1 { background: rgba(230, 159, 0, 0.18); }
+.tokens .special { background: rgba(204, 121, 167, 0.32); font-weight: 600; }
+.tokens .off { opacity: 0.62; }
+[data-testid="stMetricValue"] { font-variant-numeric: tabular-nums; }
+</style>
+"""
+
+
+def apply() -> None:
+    st.html(_CSS)
