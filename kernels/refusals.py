@@ -1,0 +1,128 @@
+"""Models that a tree would make silently wrong, refused by the field or the layer, and why.
+
+Notable:
+- a config is read before anything is built; a built model's modules are read after
+- what neither shows is caught at run time: keywords in the attention call, and layers that did not
+  attend (both in ``model.py``)
+"""
+
+from __future__ import annotations
+
+import re
+
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+_RECURRENT = re.compile(
+    r"Mamba|DeltaNet|LinearAttention|Rwkv|RWKV|Recurrent|Retention|ShortConv|SSM"
+)
+_DROPOUTS = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob", "attn_dropout")
+_SCORE_CHANGES = ("attn_logit_softcapping", "attention_chunk_size", "alibi")
+_LOGIT_CHANGES = (
+    "final_logit_softcapping",
+    "logits_soft_cap",
+    "logit_scale",
+    "logits_scaling",
+    "lm_head_multiplier",
+    "output_multiplier",
+)
+
+
+class UnsupportedModel(ValueError):
+    """A tree would make this model silently wrong: which field or layer, and why."""
+
+
+def check_config(config: PreTrainedConfig) -> None:
+    """Raise UnsupportedModel, naming the field, where a tree would be silently wrong."""
+    name = getattr(config, "model_type", type(config).__name__)
+    values = config.to_dict()
+
+    def refuse(what: str, why: str) -> None:
+        raise UnsupportedModel(f"{name}: {what}; {why}")
+
+    for tower in ("vision_config", "audio_config", "speech_config"):
+        if getattr(config, tower, None) is not None:
+            refuse(
+                f"it has a {tower.removesuffix('_config')} tower ({tower})",
+                "media tokens and their positions do not follow a tree of token prefixes",
+            )
+    if getattr(config, "is_encoder_decoder", False):
+        refuse("it is an encoder-decoder", "only causal language models have prefixes to share")
+    if getattr(config, "is_causal", True) is False or values.get("use_bidirectional_attention"):
+        refuse("its attention is bidirectional", "a token would see its siblings' continuations")
+    layer_types = getattr(config, "layer_types", None)
+    for layer, kind in enumerate(layer_types or ()):
+        if kind != "full_attention":
+            refuse(
+                f"layer {layer} is {kind} (layer_types)",
+                "its state or window runs along the packed order, across sibling branches; only "
+                "full attention can follow a tree",
+            )
+    if layer_types is None and (window := getattr(config, "sliding_window", None)) is not None:
+        refuse(
+            f"every layer has a sliding window of {window} tokens (sliding_window)",
+            "the window would be counted in packed positions, not along a row",
+        )
+    for dropout in _DROPOUTS:
+        if values.get(dropout):
+            refuse(
+                f"{dropout} is {values[dropout]:g}",
+                "rows that share a prefix would share one draw of the dropout; set it to 0",
+            )
+    if config.output_attentions:
+        refuse("output_attentions is set", "the kernels never form attention weights")
+    for change in _SCORE_CHANGES:
+        if values.get(change):
+            refuse(f"{change} is {values[change]}", "the tree kernels do not change scores so")
+    for change in _LOGIT_CHANGES:
+        if values.get(change) not in (None, False, 1, 1.0):
+            refuse(f"{change} is {values[change]}", "log-probabilities come from the plain head")
+    key_dim = (values.get("qk_nope_head_dim") or 0) + (values.get("qk_rope_head_dim") or 0)
+    if key_dim and values.get("v_head_dim") != key_dim:
+        refuse(
+            f"its latent attention has keys of {key_dim} and values of {values.get('v_head_dim')} "
+            "(v_head_dim)",
+            "the kernels need one head size",
+        )
+    rope = getattr(config, "rope_parameters", None) or {}
+    # one set of parameters, or one for each type of layer
+    for parameters in [rope, *(value for value in rope.values() if isinstance(value, dict))]:
+        if (kind := parameters.get("rope_type")) in ("dynamic", "longrope"):
+            refuse(
+                f"its rotary positions are {kind!r} (rope_parameters)",
+                "their frequencies depend on the longest row of the whole micro-batch",
+            )
+        if parameters.get("mrope_section") is not None:
+            refuse("its rotary positions are multimodal (mrope_section)", "a token has one depth")
+
+
+def check_layers(model: PreTrainedModel) -> None:
+    """Raise UnsupportedModel, naming the layer, where a built model mixes tokens in another way."""
+    name = model.config.model_type
+    if not model._supports_attention_backend:
+        raise UnsupportedModel(
+            f"{name}: {type(model).__name__} does not call transformers' attention registry, so "
+            "its attention cannot be replaced"
+        )
+    for path, module in model.named_modules():
+        kind = type(module).__name__
+        if isinstance(module, (nn.Conv1d, nn.RNNBase)) or _RECURRENT.search(kind):
+            raise UnsupportedModel(
+                f"{name}: {path} ({kind}) carries a state along the packed order, across sibling "
+                "branches; only full attention can follow a tree"
+            )
+    for path, _ in model.named_parameters():
+        if path.endswith("sinks"):
+            raise UnsupportedModel(f"{name}: {path} holds attention sinks, which the kernels lack")
+    output_head(model)
+
+
+def output_head(model: PreTrainedModel) -> nn.Linear:
+    """The layer from hidden states to logits; raises UnsupportedModel where it is not linear."""
+    head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+    if not isinstance(head, nn.Linear):
+        raise UnsupportedModel(
+            f"{model.config.model_type}: its head is not one linear layer from hidden states to "
+            f"the vocabulary but {type(head).__name__}"
+        )
+    return head
