@@ -17,7 +17,9 @@ import streamlit as st
 
 from tuning.plan import TuningPlan
 
-_PLAN, _UNDO, _VIEW, _WRITTEN, _REFUSED = "plan", "undo", "view", "url_written", "url_refused"
+# Not the key of any widget: widgets write their values under their keys.
+_PLAN, _UNDO, _VIEW = "state.plan", "state.undo", "state.view"
+_WRITTEN, _REFUSED = "state.url_written", "state.url_refused"
 
 VIEW_KEYS = ("tree", "node", "row", "x0", "x1", "token")
 _UNDO_STEPS = 50

@@ -273,14 +273,15 @@ def draw_divergences(bench: Workbench, plan: TuningPlan) -> None:
         )
         return
     st.caption(
-        "Ranked by tokens to gain. A date or an id early in a prompt, stripped reasoning or another "
-        "tokenisation keeps equal text apart. Some are coincidences of sampling, which nothing mends."
+        "Ranked by tokens to gain. A date or an id early in a prompt, stripped reasoning or "
+        "another tokenisation keeps equal text apart. Some are coincidences of sampling, which "
+        "nothing mends."
     )
-    for number, d in enumerate(found):
+    for d in found:
         with st.container(border=True):
             st.markdown(
-                f"**{d.n_rows:,} rows of {d.n_groups:,} groups part at token {d.position:,}**, then "
-                f"{d.equal_tokens:,} equal tokens follow. Sharing them would save "
+                f"**{d.n_rows:,} rows of {d.n_groups:,} groups part at token {d.position:,}**, "
+                f"then {d.equal_tokens:,} equal tokens follow. Sharing them would save "
                 f"{d.tokens_saved:,} tokens: tree_token_ratio {d.ratio_from:.3f} → "
                 f"**{d.ratio_to:.3f}**."
             )
@@ -289,4 +290,4 @@ def draw_divergences(bench: Workbench, plan: TuningPlan) -> None:
                 with column:
                     tokens.draw_divergence(bench.rows, d.before, piece, d.after)
             if len(d.pieces) > _PIECES:
-                st.caption(f"{len(d.pieces) - _PIECES:,} more variants (finding {number + 1}).")
+                st.caption(f"{len(d.pieces) - _PIECES:,} more variants.")

@@ -15,13 +15,14 @@ _CSS = """
 .tag { font-size: 0.68rem; border: 1px solid currentColor; border-radius: 0.6rem;
   padding: 0 0.45rem; opacity: 0.85; margin-left: 0.4rem; font-weight: 500; }
 .st-key-summary { border-bottom: 1px solid rgba(128, 128, 128, 0.3); padding-bottom: 0.5rem; }
-.tokens { font-family: ui-monospace, monospace; font-size: 0.82rem; line-height: 1.7;
+.token-text { font-family: ui-monospace, monospace; font-size: 0.82rem; line-height: 1.7;
   white-space: pre-wrap; word-break: break-word; max-height: 26rem; overflow-y: auto; }
-.tokens span { border-radius: 2px; }
-.tokens .t0 { background: rgba(0, 114, 178, 0.16); }
-.tokens .t1 { background: rgba(230, 159, 0, 0.18); }
-.tokens .special { background: rgba(204, 121, 167, 0.32); font-weight: 600; }
-.tokens .off { opacity: 0.62; }
+.token-text span { border-radius: 2px; }
+.token-text .t0 { background: rgba(0, 114, 178, 0.16); }
+.token-text .t1 { background: rgba(230, 159, 0, 0.18); }
+.token-text .special { background: rgba(204, 121, 167, 0.32); font-weight: 600; }
+.token-text .off { opacity: 0.62; }
+.token-text mark { background: rgba(213, 94, 0, 0.28); color: inherit; border-radius: 2px; }
 [data-testid="stMetricValue"] { font-variant-numeric: tabular-nums; }
 </style>
 """

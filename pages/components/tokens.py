@@ -31,7 +31,7 @@ def draw(
             kind += " off"
         gap = "" if rows.decoder else " "
         spans.append(f'<span class="{kind}" title="{int(ids[i])}">{_visible(text)}</span>{gap}')
-    st.html(f'<div class="tokens" tabindex="0">{"".join(spans)}</div>')
+    st.html(f'<div class="token-text" tabindex="0">{"".join(spans)}</div>')
 
 
 def draw_divergence(
@@ -40,7 +40,7 @@ def draw_divergence(
     """What stands before, the piece that differs (marked), and the equal text that follows."""
     marked = html.escape(rows.text(piece)) or "(nothing)"
     st.html(
-        f'<div class="tokens" tabindex="0"><span class="off">…{_visible(rows.text(before))}</span>'
+        f'<div class="token-text" tabindex="0"><span class="off">…{_visible(rows.text(before))}</span>'
         f"<mark>{marked}</mark>{_visible(rows.text(after))}…</div>"
     )
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-_FLAGS = [
+CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
     "--disable-background-networking",
@@ -34,10 +34,11 @@ def chromium_path() -> str | None:
 
 
 class Server:
-    """A running app; ``home`` is its data folder."""
+    """A running app; ``home`` holds its data and cache, ``files`` what may be opened by path."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, files: Path | None = None) -> None:
         self.home = home
+        self.files = files or home / "files"
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = int(free.getsockname()[1])
@@ -48,7 +49,7 @@ class Server:
         environment = os.environ | {
             "ESPALIER_HOME": str(self.home / "data"),
             "ESPALIER_CACHE": str(self.home / "cache"),
-            "ESPALIER_DATA": str(self.home / "files"),
+            "ESPALIER_DATA": str(self.files),
         }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={self.port}"],
@@ -91,7 +92,7 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        running = play.chromium.launch(executable_path=executable, args=_FLAGS)
+        running = play.chromium.launch(executable_path=executable, args=CHROMIUM_FLAGS)
         yield running
         running.close()
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
-from tuning.figures.style import BLUE, GREY, SERIES, mark_cap, styled
+from tuning.figures.style import BLUE, GREY, SERIES, cap_axis, mark_cap, styled
 from tuning.workbench import CurvePoint
 
 
@@ -45,7 +45,8 @@ def cap_curve(
                 hovertemplate="%{y:.3f} tree_token_ratio at %{x:,}<extra>" + name + "</extra>",
             )
     figure.add_hline(y=1, line={"color": GREY, "width": 1, "dash": "dot"})
-    figure.update_xaxes(type="log", title="max_tokens_per_mb", tickformat=",d", dtick="D1")
+    known = [p.max_tokens_per_mb for points in curves.values() for p in points]
+    cap_axis(figure, min(known, default=cap), max(known, default=cap))
     figure.update_yaxes(title="tokens ÷ original tokens", rangemode="tozero")
     styled(figure, 340)
     mark_cap(figure, cap, "now")

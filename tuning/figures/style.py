@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 
 import plotly.graph_objects as go
 
@@ -41,12 +42,30 @@ def styled(figure: go.Figure, height: int, legend: bool = True) -> go.Figure:
 
 
 def mark_cap(figure: go.Figure, cap: int, text: str = "cap") -> None:
-    """A vertical line at ``max_tokens_per_mb``."""
-    figure.add_vline(
-        x=cap,
-        line={"color": RED, "width": 1.5, "dash": "solid"},
-        annotation={"text": f"{text} {cap:,}", "font": {"color": RED}, "yanchor": "bottom"},
-        annotation_position="top",
+    """A vertical line at ``max_tokens_per_mb``, on a linear or logarithmic axis."""
+    logarithmic = figure.layout.xaxis.type == "log"
+    figure.add_vline(x=cap, line={"color": RED, "width": 1.5})
+    figure.add_annotation(
+        x=math.log10(cap) if logarithmic else cap,  # plotly wants a line's x plain, a label's not
+        y=0,
+        yref="paper",
+        yanchor="bottom",
+        xanchor="left",
+        text=f" {text} {cap:,}",
+        showarrow=False,
+        font={"color": RED, "size": 12},
+    )
+
+
+def cap_axis(figure: go.Figure, low: int, high: int) -> None:
+    """A logarithmic axis of caps with ticks at powers of two."""
+    first, last = math.ceil(math.log2(max(low, 1))), math.floor(math.log2(max(high, 2)))
+    ticks = [2**n for n in range(first, last + 1)] or [low]
+    figure.update_xaxes(
+        type="log",
+        title="max_tokens_per_mb",
+        tickvals=ticks,
+        ticktext=[f"{t:,}" for t in ticks],
     )
 
 

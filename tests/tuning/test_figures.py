@@ -1,0 +1,80 @@
+"""Figures: within their budgets whatever the size, and dataset text never becomes markup."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from packing.packers.areal import pack_areal
+from packing.prefixes import PrefixOrder
+from packing.rows import Rows
+from packing.trie import Trie, build_forest
+from tuning.figures.lengths import length_histogram
+from tuning.figures.packing import cap_curve, tree_fill
+from tuning.figures.style import escaped
+from tuning.figures.trie import MAX_MARKS, icicle, subtree_tokens
+from tuning.workbench import CurvePoint
+
+BUDGET = 300_000
+
+
+def big_trie(rows: int = 3000) -> Trie:
+    random = np.random.default_rng(1)
+    made = Rows.from_lists(
+        [random.integers(0, 3, random.integers(1, 40)).tolist() for _ in range(rows)]
+    )
+    order = PrefixOrder.of(made)
+    return build_forest(order, pack_areal(order, 10**7)).tree(0)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_icicle_folds_what_is_small(whole: bool) -> None:
+    trie = big_trie()
+    largest = max(range(len(trie)), key=lambda node: subtree_tokens(trie, node))
+    root = -1 if whole else largest
+    assert len(trie) > 10 * MAX_MARKS
+    figure = icicle(trie, root, lambda node: f"node {node}")
+    marks = figure.data[0]
+    assert len(marks.ids) <= MAX_MARKS
+    assert len(figure.to_json()) < BUDGET
+    total = trie.n_tokens if root < 0 else subtree_tokens(trie, root)
+    assert marks["values"][0] == total
+    inside: dict[str, int] = {}
+    for parent, value in zip(marks.parents[1:], marks["values"][1:], strict=True):
+        inside[parent] = inside.get(parent, 0) + value
+    size = dict(zip(marks.ids, marks["values"], strict=True))
+    for parent, value in inside.items():
+        own = 0 if parent == "n-1" else int(trie.lengths[int(parent[1:])])
+        assert value == size[parent] - own, "children and folds make up the whole parent"
+    folded = [label for label in marks.labels if "branches" in label]
+    assert folded, "what is not drawn is counted"
+
+
+def test_text_in_labels_is_escaped() -> None:
+    trie = big_trie(40)
+    figure = icicle(trie, -1, lambda node: "<b onmouseover=alert(1)>&</b>")
+    shown = " ".join([*figure.data[0].labels, *figure.data[0].hovertext])
+    assert "<b onmouse" not in shown and "&lt;b onmouse" in shown
+    assert escaped("a" * 500).endswith("…") and len(escaped("a" * 500)) == 120
+
+
+def test_histogram_weighs_the_same_for_a_million_rows() -> None:
+    lengths = np.random.default_rng(0).integers(1, 5000, 1_000_000)
+    figure = length_histogram(lengths, cap=4096)
+    assert len(figure.to_json()) < 20_000
+    assert sum(figure.data[0].y) == 1_000_000
+    colors = set(figure.data[0].marker.color)
+    assert len(colors) == 2, "rows over the cap stand out"
+    assert length_histogram(np.empty(0, dtype=np.int64), 128).data
+
+
+def test_curve_and_fill_stay_small() -> None:
+    points = [CurvePoint(128 * n, 9, 1000, 1100) for n in range(1, 60)]
+    figure = cap_curve({"areal": points, "flat": points, "prefix-aware": points}, 1000, 4096)
+    assert len(figure.to_json()) < BUDGET
+    assert len(figure.data) == 5, "flat has no trees"
+    tokens = np.random.default_rng(0).integers(1, 4096, 100_000)
+    fill = tree_fill(tokens, 4096)
+    assert len(fill.to_json()) < BUDGET
+    assert len(fill.data[0].x) <= 250
+    assert tree_fill(np.empty(0, dtype=np.int64), 128).data
