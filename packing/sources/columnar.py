@@ -8,10 +8,9 @@ Notable:
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import IO, Any, BinaryIO
@@ -24,7 +23,7 @@ import pyarrow.parquet as pq
 
 from packing.rows import Rows, RowsError
 from packing.sources.decompress import ByteCounter, decompressed
-from packing.sources.errors import Where
+from packing.sources.errors import SourceError, Where
 from packing.sources.paths import SourceFile
 from packing.sources.records import CHUNK_RECORDS, Chunk, arrow_chunks, picked_columns
 
@@ -45,7 +44,7 @@ def parquet_chunks(file: SourceFile, columns: Sequence[str] | None = None) -> It
             for batch in parquet.iter_batches(batch_size=CHUNK_RECORDS, columns=wanted):
                 yield from arrow_chunks(batch, file.name, done, rows)
                 done += batch.num_rows
-    except (pa.ArrowException, OSError, EOFError) as error:
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         raise where.error(
             f"not readable as Parquet ({_first_line(error)})",
             "copy it again, or rename it to what it is",
@@ -73,7 +72,7 @@ def arrow_file_chunks(file: SourceFile, columns: Sequence[str] | None = None) ->
             done += batch.num_rows
         if not done:
             yield Chunk(file.name, 0, [], None, 1.0)
-    except (pa.ArrowException, OSError, EOFError) as error:
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         raise where.error(
             f"not readable as Arrow ({_first_line(error)})",
             "copy it again, or rename it to what it is",
@@ -90,33 +89,33 @@ def csv_chunks(file: SourceFile, columns: Sequence[str] | None = None) -> Iterat
         raise where.error("the file is empty", "give a file with a header and rows")
     if b"\0" in head:
         raise where.error("a NUL byte is in the text", "save it as UTF-8 CSV")
-    try:
-        text = io.StringIO(head.decode("utf-8-sig", "ignore"))
-        names = next(csv.reader(text, delimiter=delimiter))
-    except (csv.Error, StopIteration) as error:
-        raise where.error(f"has no header line ({error})", "name the columns there") from None
-    wanted = picked_columns(names, columns, file.name)
-    with file.open() as raw:
+
+    def reader(raw: Any, names: Sequence[str]) -> pa_csv.CSVStreamingReader:
+        return pa_csv.open_csv(
+            raw,
+            pa_csv.ReadOptions(use_threads=False, block_size=CSV_BLOCK_BYTES),
+            pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            pa_csv.ConvertOptions(
+                column_types={name: pa.large_string() for name in names},
+                null_values=[],
+                strings_can_be_null=False,
+            ),
+        )
+
+    with file.open() as first, file.open() as raw:
         counter = ByteCounter(raw)
         try:
-            reader = pa_csv.open_csv(
-                decompressed(counter, file),
-                pa_csv.ReadOptions(use_threads=False, block_size=CSV_BLOCK_BYTES),
-                pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-                pa_csv.ConvertOptions(
-                    column_types={name: pa.large_string() for name in names},
-                    null_values=[],
-                    strings_can_be_null=False,
-                ),
-            )
+            # Types are given by name, so the header is read first.
+            names = reader(decompressed(ByteCounter(first), file), ()).schema.names
+            wanted = picked_columns(names, columns, file.name)
             done = 0
-            for batch in reader:
+            for batch in reader(decompressed(counter, file), names):
                 for chunk in arrow_chunks(batch.select(wanted), file.name, done, 0):
                     yield replace(chunk, fraction=min(1.0, counter.read_bytes / file.size))
                 done += batch.num_rows
             if not done:
                 yield Chunk(file.name, 0, [], None, 1.0)
-        except pa.ArrowException as error:
+        except (pa.ArrowException, UnicodeDecodeError) as error:
             raise where.error(
                 f"not readable as CSV ({_first_line(error)})",
                 "repair that row: as many cells as columns, quotes closed, UTF-8",
@@ -129,7 +128,9 @@ def npz_rows(file: SourceFile) -> Rows:
     try:
         with file.open() as raw:
             content = _npz_members(raw, where)
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
+    except SourceError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as error:
         raise where.error(
             f"not readable as .npz ({_first_line(error)})", "save it again with numpy.savez"
         ) from None

@@ -10,7 +10,6 @@ Notable:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -33,9 +32,9 @@ from packing.sources.problems import Flag
 from packing.sources.records import Chunk, Record
 from packing.sources.roles import Roles
 from packing.sources.spec import SourceSpec
-from packing.sources.template import Conversation, Part, refused
+from packing.sources.template import Conversation, Part, Renderer
 from packing.sources.token_ids import integers, token_ids, unpadded
-from packing.tokenize import Tokenizer, TokenizerError
+from packing.tokenize import Tokenizer
 
 
 class Expander:
@@ -133,22 +132,20 @@ class Expander:
 
     def _conversations(self, record: Record, where: Where) -> list[RowParts]:
         out: list[RowParts] = []
-        tools = self._tools(record, where)
+        render = self._renderer(record, where)
         for path, value in self._values(record, "messages", where):
             value = fields.unpacked(value)
             several = isinstance(value, list) and bool(value) and isinstance(value[0], list)
             for n, messages in enumerate(value if several else [value]):
                 at = f"{path}.{n}" if several else path
                 found, left_out = normalised(messages, where, at)
-                out += self._talk(found, tools, where, at, Flag.NOT_TEXT if left_out else 0)
+                out += self._talk(found, render, where, at, Flag.NOT_TEXT if left_out else 0)
         return out
 
     def _talk(
-        self, messages: list[Message], tools: Any, where: Where, path: str, flags: int
+        self, messages: list[Message], render: Renderer, where: Where, path: str, flags: int
     ) -> list[RowParts]:
-        talk = Conversation.of(
-            self._text_tokenizer(where), messages, tools, self._spec.keep_thinking, where, path
-        )
+        talk = Conversation.of(render, messages, path)
         self.check.see(talk, where)
         key = prompt_key([Part(talk.turns[0].prompt if talk.turns else talk.text, "", False)])
         if self._spec.expand == "conversation" or self._spec.simulate is not None:
@@ -161,7 +158,6 @@ class Expander:
         question = self._roles.first("question")
         path = self._roles.first("prompt") or question or ""
         value = fields.unpacked(required(record, path, where))
-        tools = self._tools(record, where)
         messages: list[Message] | None = None
         flags = 0
         if self._roles.first("prompt") is None and isinstance(value, str):
@@ -169,16 +165,17 @@ class Expander:
         elif fields.is_messages(value):
             messages, left_out = normalised(value, where, path)
             flags = Flag.NOT_TEXT if left_out else 0
-        if messages is None:
+        render = self._renderer(record, where) if messages is not None else None
+        if messages is None or render is None:
             head = self._part(value, where, path, trained=False)
         else:
-            head = Part(self._generation_prompt(messages, tools, where, path), "prompt", False)
+            head = Part(render(messages, True, path), "prompt", False)
         key = prompt_key([head])
         if not self._roles.first("completion"):
             return [RowParts([head], path, key, flags)]
         out: list[RowParts] = []
         for at, completion in self._samples(record, where):
-            if messages is None:
+            if messages is None or render is None:
                 out.append(
                     RowParts([head, self._part(completion, where, at, True)], at, key, flags)
                 )
@@ -188,7 +185,7 @@ class Expander:
             else:
                 answer, left_out = normalised(completion, where, at)
                 flags |= Flag.NOT_TEXT if left_out else 0
-            for row in self._talk([*messages, *answer], tools, where, at, flags):
+            for row in self._talk([*messages, *answer], render, where, at, flags):
                 out.append(RowParts(row.parts, at, key, row.flags))
         return out
 
@@ -223,20 +220,14 @@ class Expander:
             value += eos
         return Part(value, "unsplit" if plain_text else role, trained)
 
-    def _generation_prompt(
-        self, messages: Sequence[Message], tools: Any, where: Where, path: str
-    ) -> str:
-        try:
-            return self._text_tokenizer(where).render(
-                messages, tools, True, self._spec.keep_thinking
-            )
-        except TokenizerError as error:
-            raise refused(error, where, path) from None
-
     def _text_tokenizer(self, where: Where) -> Tokenizer:
         if self._tokenizer is None:
             raise where.error("holds text where token ids were expected", "choose a tokenizer")
         return self._tokenizer
+
+    def _renderer(self, record: Record, where: Where) -> Renderer:
+        tokenizer = self._text_tokenizer(where)
+        return Renderer(tokenizer, self._tools(record, where), self._spec.keep_thinking, where)
 
     def _tools(self, record: Record, where: Where) -> list[Any] | None:
         path = self._roles.first("tools")

@@ -167,7 +167,7 @@ def explained(error: BaseException, spec: SourceSpec) -> SourceError:
         )
     found = re.search(
         r"(?:BuilderConfig .*? not found\. Available:|available configs:) (\[.*?\])", text
-    )
+    ) or re.search(r"configurations in the cache: ([\w., -]+\w)", text)
     if found:
         return where.error(
             f"there is no configuration {shown(spec.config)}"

@@ -62,7 +62,17 @@ def arrow_chunks(
     rows_per_chunk = max(1, min(CHUNK_RECORDS, CHUNK_RECORDS * CHUNK_BYTES // (batch.nbytes + 1)))
     for start in range(0, batch.num_rows, rows_per_chunk):
         piece = batch.slice(start, rows_per_chunk)
-        columns = [arrow_values(piece.column(i)) for i in range(piece.num_columns)]
+        columns = []
+        for i, name in enumerate(names):
+            try:
+                columns.append(arrow_values(piece.column(i)))
+            except UnicodeDecodeError as error:
+                raise Where(file, first_row + start).error(
+                    f"text in this or one of the next {piece.num_rows} rows is not UTF-8 "
+                    f"({error.reason})",
+                    "save the text as UTF-8",
+                    name,
+                ) from None
         records = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         done = first_row + start + len(records)
         yield Chunk(file, first_row + start, records, None, done / max(rows_total, done))

@@ -30,6 +30,49 @@ class Part(NamedTuple):
     trained: bool
 
 
+class Renderer:
+    """The texts of one record's conversations, each made once: samples share their prompt's."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        tools: Sequence[Mapping[str, Any]] | None,
+        keep_thinking: bool | None,
+        where: Where,
+    ) -> None:
+        self._tokenizer, self._tools, self._keep, self._where = (
+            tokenizer,
+            tools,
+            keep_thinking,
+            where,
+        )
+        self._made: dict[tuple[tuple[int, ...], bool], tuple[Sequence[Message], str]] = {}
+
+    @property
+    def eos(self) -> str | None:
+        """Text of the token that ends a turn."""
+        return self._tokenizer.eos_token
+
+    def __call__(self, messages: Sequence[Message], prompt: bool, field: str) -> str:
+        """Text of ``messages``, with the generation prompt for a ``prompt``.
+
+        Raises SourceError naming ``field`` where the template refuses.
+        """
+        if not messages:
+            return ""
+        # Messages are told apart by identity; kept beside the text, they stay the ones they are.
+        key = tuple(map(id, messages)), prompt
+        if key not in self._made:
+            try:
+                text = self._tokenizer.render(messages, self._tools, prompt, self._keep)
+            except TokenizerError as error:
+                raise self._where.error(
+                    str(error), "repair the conversation or choose another tokenizer", field
+                ) from None
+            self._made[key] = messages, text
+        return self._made[key][1]
+
+
 @dataclass(frozen=True)
 class Turn:
     """An assistant message as an engine makes it.
@@ -92,22 +135,14 @@ class Conversation:
     @classmethod
     def of(
         cls,
-        tokenizer: Tokenizer,
+        renderer: Renderer,
         messages: Sequence[Message],
-        tools: Sequence[Mapping[str, Any]] | None,
-        keep_thinking: bool | None,
-        where: Where,
         field: str,
     ) -> Conversation:
         """Raises SourceError with the template's own words where it refuses the messages."""
 
         def render(stop: int, prompt: bool = False) -> str:
-            if not stop:
-                return ""
-            try:
-                return tokenizer.render(messages[:stop], tools, prompt, keep_thinking)
-            except TokenizerError as error:
-                raise refused(error, where, field) from None
+            return renderer(messages[:stop], prompt, field)
 
         whole = render(len(messages))
         turns: list[Turn] = []
@@ -126,14 +161,14 @@ class Conversation:
                 if k == i - 1 and text is not None and asked.startswith(text):
                     header = asked[len(text) :]
             prompt = asked if full.startswith(asked) else full[: common(asked, full)]
-            turns.append(Turn(i, asked, prompt, full, _end_of(full, tokenizer.eos_token)))
+            turns.append(Turn(i, asked, prompt, full, _end_of(full, renderer.eos)))
             ends += [_End("assistant", prompt, turns[-1]), _End("", full, None)]
             last = i
         for k in range(last + 1, len(messages)):
             text = whole if k + 1 == len(messages) else _try(render, k + 1)
             ends.append(_End(messages[k]["role"], text, None))
         breaks = tuple(_breaks(turns))
-        return cls(whole, tuple(turns), tuple(ends), breaks, header, tokenizer.eos_token)
+        return cls(whole, tuple(turns), tuple(ends), breaks, header, renderer.eos)
 
     def whole(self) -> list[Part]:
         """One row: the conversation as the template writes it, every turn trained on."""
@@ -213,11 +248,6 @@ class Conversation:
     def _end(self, text: str, at: int) -> int:
         end = text.find(self.eos, at) if self.eos else -1
         return -1 if end < 0 else end + len(self.eos or "")
-
-
-def refused(error: TokenizerError, where: Where, field: str) -> SourceError:
-    """The chat template's refusal as a sentence with its place."""
-    return where.error(str(error), "repair the conversation or choose another tokenizer", field)
 
 
 def _label(roles: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from packing.sources.build import joined
 from packing.sources.errors import SourceError, Where
 from packing.sources.messages import normalised
-from packing.sources.template import Conversation, common
+from packing.sources.template import Conversation, Renderer, common
 from packing.tokenize import load_tokenizer
 from tests.packing.source_files import own_cache, read, texts, tool_talk, write_lines
 
@@ -27,7 +27,7 @@ BUNDLED = load_tokenizer("bundled")
 
 
 def rendered(messages: Sequence[Any], keep: bool | None = None, tools: Any = None) -> Conversation:
-    return Conversation.of(BUNDLED, list(messages), tools, keep, HERE, "messages")
+    return Conversation.of(Renderer(BUNDLED, tools, keep, HERE), list(messages), "messages")
 
 
 words = st.text("ab \n<é", min_size=0, max_size=6)

@@ -126,8 +126,10 @@ def loads(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     with hub(FILES) as address:
         done = run(list(CASES.values()), folder, HF_ENDPOINT=address)
     found = dict(zip(CASES, done, strict=True))
-    offline = run([case(), case("team/other")], folder, HF_HUB_OFFLINE="1")
-    return found | dict(zip(("offline, cached", "offline"), offline, strict=True))
+    cases = [case(config="default"), case(), case("team/other")]
+    offline = run(cases, folder, HF_HUB_OFFLINE="1")
+    names = ("offline, cached", "offline, two configs", "offline")
+    return found | dict(zip(names, offline, strict=True))
 
 
 def rows_of(split: str, n: int) -> list[str]:
@@ -152,7 +154,7 @@ def test_a_second_load_comes_from_the_cache(loads: dict[str, dict[str, Any]]) ->
     assert not loads["train"]["cached"]
     for again, before in (("again", "train"), ("streamed again", "streamed without a split")):
         assert loads[again] == loads[before] | {"cached": True}
-    assert loads["offline, cached"] == loads["train"] | {"cached": True}
+    assert loads["offline, cached"]["rows"] == loads["train"]["rows"]
 
 
 @pytest.mark.parametrize(
@@ -184,6 +186,10 @@ def test_a_second_load_comes_from_the_cache(loads: dict[str, dict[str, Any]]) ->
             "team/rollouts: there is no configuration 'easy'; choose one of default, hard.",
         ),
         ("no id", "a b/../c: is not a dataset id; write it as owner/name."),
+        (
+            "offline, two configs",
+            "team/rollouts: the dataset has several configurations; choose one of default, hard.",
+        ),
         (
             "offline",
             "team/other: the Hub cannot be reached; check the connection (and HF_ENDPOINT, "
