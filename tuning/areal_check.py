@@ -41,6 +41,10 @@ class Areal:
     root: Path
     version: str
 
+    def speaks_for(self, version: Version) -> bool:
+        """Whether this AReaL is of the target ``version``."""
+        return self.version == version or (version == "main" and self.version.startswith("2."))
+
 
 @dataclass(frozen=True)
 class Answer:

@@ -56,7 +56,8 @@ UNKNOWN: Any = _Unknown()
 class ArealConfig:
     """One config file.
 
-    yaml:   the file itself; ``above`` holds values of the files its ``defaults`` list names
+    yaml:   the file itself; ``above`` holds values of the files its ``defaults`` list names,
+            ``over`` values that are assumed on top of it
     notes:  sentences about what was not read
     """
 
@@ -64,6 +65,7 @@ class ArealConfig:
     above: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     folder: Path | None = None
+    over: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, source: str | bytes | Path) -> ArealConfig:
@@ -85,9 +87,9 @@ class ArealConfig:
 
     @cached_property
     def values(self) -> dict[str, Any]:
-        """All values of the file and its defaults, as written."""
+        """All values of the file, its defaults and what is assumed, as written."""
         own = {k: v for k, v in self.yaml.values.items() if k != "defaults"}
-        return _merged(self.above, own)
+        return _merged(_merged(self.above, own), self.over)
 
     @cached_property
     def trainer(self) -> Trainer:
@@ -201,12 +203,7 @@ class ArealConfig:
 
     def written(self, changes: Mapping[str, Any]) -> ArealConfig:
         """The config with ``changes`` (whole paths), written only where the value differs."""
-        needed = {
-            path: value
-            for path, value in changes.items()
-            if self.resolve(self._raw(path)) != value
-            or isinstance(self.resolve(self._raw(path)), bool) != isinstance(value, bool)
-        }
+        needed = {path: value for path, value in changes.items() if self._differs(path, value)}
         after = replace(self, yaml=self.yaml.with_values(needed))
         for path, value in needed.items():
             if after.resolve(after._raw(path)) != value:
@@ -216,6 +213,13 @@ class ArealConfig:
                     self.line(path),
                 )
         return after
+
+    def _differs(self, path: str, value: Any) -> bool:
+        """Whether AReaL would see something else at ``path``, or this value in another type."""
+        now = self.resolve(self._raw(path))
+        if now is _MISSING:
+            now = self.get(path)
+        return now != value or isinstance(now, bool) != isinstance(value, bool)
 
     def diff(self, after: ArealConfig, name: str = "config.yaml") -> str:
         """A unified diff of the two texts; empty where nothing changes."""

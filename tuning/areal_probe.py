@@ -9,6 +9,7 @@ Notable:
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
@@ -44,8 +45,6 @@ class _Blank:
 
 
 class _BlankModule(types.ModuleType):
-    __path__: list[str] = []
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -71,7 +70,9 @@ class _Finder:
         return None
 
     def create_module(self, spec: ModuleSpec) -> types.ModuleType:
-        return _BlankModule(spec.name)
+        module = _BlankModule(spec.name)
+        module.__path__ = []  # a package: modules below it are blank too
+        return module
 
     def exec_module(self, module: types.ModuleType) -> None:
         """A blank has nothing to run."""
@@ -86,11 +87,9 @@ def load_cli_args(root: str) -> Any:
         package = types.ModuleType(name)
         package.__path__ = [f"{root}/{name.replace('.', '/')}"]
         sys.modules[name] = package
-    sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Finder())
     sys.path.insert(0, root)
-    import areal.api.cli_args as cli_args
-
-    return cli_args
+    return importlib.import_module("areal.api.cli_args")
 
 
 def _merge(cli_args: Any, class_name: str, text: str, whole: bool) -> dict[str, Any]:
@@ -99,7 +98,7 @@ def _merge(cli_args: Any, class_name: str, text: str, whole: bool) -> dict[str, 
 
     cls = getattr(cli_args, class_name)
     try:
-        config = OmegaConf.create(text)
+        config: Any = OmegaConf.create(text)
         left_out = []
         if whole:
             known = set(cls.__dataclass_fields__)
@@ -125,11 +124,11 @@ def _overrides(lines: list[str]) -> dict[str, Any]:
 
 
 def answer(question: Mapping[str, Any]) -> dict[str, Any]:
-    """``{"root", "class", "text", "whole"}``, or ``{"root", "python"}``, or ``{"overrides"}``."""
+    """``{"root", "class", "text", "whole"}``, ``{"root", "fields"}``, or ``{"overrides"}``."""
     if "overrides" in question:
         return _overrides(question["overrides"])
     cli_args = load_cli_args(question["root"])
-    if question.get("fields"):
+    if "fields" in question:
         return {"fields": _fields(cli_args, question["fields"])}
     return _merge(cli_args, question["class"], question["text"], question["whole"])
 
@@ -143,8 +142,9 @@ def _fields(cli_args: Any, names: list[str]) -> dict[str, dict[str, Any]]:
         found[name] = {}
         for one in dataclasses.fields(getattr(cli_args, name)):
             default: Any = one.default
-            if default is dataclasses.MISSING and one.default_factory is not dataclasses.MISSING:
-                default = one.default_factory()
+            make: Any = one.default_factory
+            if default is dataclasses.MISSING and make is not dataclasses.MISSING:
+                default = make()
             plain = isinstance(default, str | int | float | bool | None)
             found[name][one.name] = {
                 "type": one.type.__name__ if isinstance(one.type, type) else str(one.type),

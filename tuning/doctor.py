@@ -116,7 +116,7 @@ def check(
     read = config if isinstance(config, ArealConfig) else ArealConfig.read(config)
     case = Case(read, version, rows, memory_budget_gib, environment or {})
     on = case.tree_on()
-    turned = case if on else replace(case, config=_turned_on(case))
+    turned = case if on else replace(case, config=_turned_on(case), memo={})
     all_findings = _findings(turned, always_only=False)
     return Report(
         config=read,
@@ -129,14 +129,9 @@ def check(
 
 
 def _turned_on(case: Case) -> ArealConfig:
-    """The config with the tree key set: in its values only, so that lines stay those of the file."""
-    section = case.config.values.get("actor")
-    values: dict[str, Any] = {case.tree_key: case.tree_value}
-    if case.config.prefix:
-        values = {"actor": (dict(section) if isinstance(section, Mapping) else {}) | values}
-    turned = replace(case.config)
-    turned.__dict__["values"] = case.config.values | values
-    return turned
+    """The config with the tree key assumed: the text, and with it the lines, stay the file's."""
+    values = {case.tree_key: case.tree_value}
+    return replace(case.config, over={"actor": values} if case.config.prefix else values)
 
 
 def _findings(case: Case, always_only: bool) -> tuple[Finding, ...]:

@@ -46,6 +46,7 @@ _HUB_IDS = {
     "llama-3.2-1b": "meta-llama/Llama-3.2-1B",
     "llama-3.2-3b": "meta-llama/Llama-3.2-3B",
 }
+_CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
 _RANDOM_MODELS = ("tiny", "small")
 
 
@@ -148,6 +149,11 @@ def settings(plan: TuningPlan, target: Version = "1.0.4") -> dict[str, Any]:
     return found
 
 
+def _ref_settings(plan: TuningPlan, target: Version) -> dict[str, Any]:
+    """A reference pass has no backward, hence no checkpoints."""
+    return {k: v for k, v in settings(plan, target).items() if k != "gradient_checkpointing"}
+
+
 def changes(
     plan: TuningPlan, target: Version = "1.0.4", *, prefix: str = "actor.", with_ref: bool = False
 ) -> dict[str, Any]:
@@ -155,7 +161,7 @@ def changes(
     own = settings(plan, target) | {"ppo_n_minibatches": plan.ppo_n_minibatches}
     found = {f"{prefix}{key}": value for key, value in own.items()}
     if with_ref:
-        found |= {f"ref.{key}": value for key, value in settings(plan, target).items()}
+        found |= {f"ref.{key}": value for key, value in _ref_settings(plan, target).items()}
     return found
 
 
@@ -174,13 +180,18 @@ def model_path(plan: TuningPlan) -> str | None:
     return _HUB_IDS.get(plan.model, plan.model)
 
 
+def quoted(text: str) -> str:
+    """A string as YAML and Python both read it."""
+    return json.dumps(text, ensure_ascii=False)
+
+
 def _standalone(plan: TuningPlan, target: Version) -> str:
     path = model_path(plan)
     lines = [
         "experiment_name: espalier",
         "trial_name: tuned",
-        f"backend: {json.dumps(Backend.of(plan))}",
-        f"path: {json.dumps(path)}"
+        f"backend: {quoted(Backend.of(plan))}",
+        f"path: {quoted(path)}"
         if path
         else f"# path: your model (the plan was timed with the random model {plan.model})",
         *_nested(settings(plan, target)),
@@ -194,7 +205,7 @@ def _fragment(plan: TuningPlan, target: Version, with_ref: bool) -> str:
     own = settings(plan, target) | {"ppo_n_minibatches": plan.ppo_n_minibatches}
     lines = ["actor:", *_nested(own, "  ")]
     if with_ref:
-        lines += ["ref:", *_nested(settings(plan, target), "  ")]
+        lines += ["ref:", *_nested(_ref_settings(plan, target), "  ")]
     return "\n".join(lines) + "\n"
 
 
@@ -217,8 +228,8 @@ def _python(plan: TuningPlan, target: Version) -> str:
     arguments = [
         ("experiment_name", '"espalier"'),
         ("trial_name", '"tuned"'),
-        ("backend", json.dumps(Backend.of(plan))),
-        *([("path", json.dumps(path))] if path else []),
+        ("backend", quoted(Backend.of(plan))),
+        *([("path", quoted(path))] if path else []),
     ]
     for key, value in found.items():
         name, _, inner = key.partition(".")
@@ -271,7 +282,7 @@ def _header(plan: TuningPlan, evidence: Evidence, target: Version, form: Form) -
         )
     if evidence.link:
         lines.append(f"reopen: {evidence.link}")
-    return "".join(f"# {re.sub(r'[^ -~×–÷]', ' ', line)}\n" for line in lines)
+    return "".join(f"# {_CONTROL.sub(' ', line)}\n" for line in lines)
 
 
 def _measured(plan: TuningPlan, found: Measured | None) -> str:

@@ -8,7 +8,6 @@ Notable:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,13 +38,7 @@ class YamlText:
         """Raises ConfigError for anything that is not one sane YAML mapping."""
         if len(source) > MOST_BYTES:
             raise too_large(len(source))
-        if isinstance(source, bytes):
-            try:
-                source = source.decode()
-            except UnicodeDecodeError as error:
-                line = source[: error.start].count(b"\n") + 1
-                raise ConfigError("this is not UTF-8 text. Save the file as UTF-8.", line) from None
-        found = cls(source)
+        found = cls(source if isinstance(source, str) else _decoded(source))
         found._check()
         return found
 
@@ -95,7 +88,7 @@ class YamlText:
         node: yaml.Node = self.root
         found = None
         for part in path.split("."):
-            pair = _child(node, part)
+            pair = child(node, part)
             if pair is None:
                 return found
             found, node = pair[0].start_mark.line + 1, pair[1]
@@ -106,9 +99,11 @@ class YamlText:
 
         Raises ConfigError where a path runs through something that is no mapping.
         """
+        from tuning.yaml_edit import set_value
+
         edited = self
         for path, value in changes.items():
-            edited = YamlText(_set(edited.text, edited.root, path.split("."), value))
+            edited = YamlText(set_value(edited.text, edited.root, path.split("."), value))
         return edited
 
     def _check(self) -> None:
@@ -149,6 +144,14 @@ class YamlText:
                 seen[key.value] = line
 
 
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise ConfigError("this is not UTF-8 text. Save the file as UTF-8.", line) from None
+
+
 def _unclosed(line: str) -> bool:
     return line.count("${") > line.count("}")
 
@@ -180,7 +183,8 @@ def _mappings(node: yaml.Node, seen: set[int]) -> Iterator[yaml.MappingNode]:
         yield from _mappings(child, seen)
 
 
-def _child(node: yaml.Node, name: str) -> tuple[yaml.Node, yaml.Node] | None:
+def child(node: yaml.Node, name: str) -> tuple[yaml.Node, yaml.Node] | None:
+    """Key and value of ``name`` in a mapping; None where it has none, or is no mapping."""
     if not isinstance(node, yaml.MappingNode):
         return None
     for key, value in node.value:
@@ -222,114 +226,3 @@ def _sentence(error: yaml.YAMLError, text: str) -> ConfigError:
 
 def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
-
-
-_NEIGHBOURS = ("enable_tree_training", "mb_spec", "max_tokens_per_mb", "path", "backend")
-
-
-def _set(text: str, node: yaml.Node, parts: list[str], value: Any) -> str:
-    """``text`` with one value set; ``node`` is its root."""
-    for depth, part in enumerate(parts):
-        pair = _child(node, part)
-        if pair is None:
-            assert isinstance(node, yaml.MappingNode)
-            return _insert(text, node, parts[depth:], value)
-        key, node = pair
-        rest = parts[depth + 1 :]
-        alias = _alias_after(text, key, node)
-        if alias:
-            start, end = alias
-            name = text[start:end]
-            new = _scalar(value) if not rest else f"{{<<: {name}, {_flow(rest, value)}}}"
-            return text[:start] + new + text[end:]
-        if not rest and isinstance(node, yaml.ScalarNode):
-            return _replace(text, key, node, _scalar(value))
-        if isinstance(node, yaml.MappingNode) and rest:
-            continue
-        is_null = isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
-        if rest and is_null:
-            return _replace(text, key, node, f"{{{_flow(rest, value)}}}")
-        raise ConfigError(
-            f"`{'.'.join(parts[: depth + 1])}` is no mapping here, so "
-            f"`{'.'.join(parts[depth + 1 :]) or part}` cannot be set. Write it out as a mapping.",
-            key.start_mark.line + 1,
-        )
-    raise AssertionError("a path has at least one part")
-
-
-def _alias_after(text: str, key: yaml.Node, value: yaml.Node) -> tuple[int, int] | None:
-    """Where ``*name`` stands as the value of ``key``."""
-    if value.start_mark.index > key.end_mark.index:
-        return None
-    match = re.compile(r"\s*:\s*(\*[^\s,\]}#]+)").match(text, key.end_mark.index)
-    return match.span(1) if match else None
-
-
-def _replace(text: str, key: yaml.Node, node: yaml.ScalarNode, new: str) -> str:
-    start, end = node.start_mark.index, node.end_mark.index
-    if start == end:  # nothing stands after the colon
-        colon = text.index(":", key.end_mark.index) + 1
-        return f"{text[:colon]} {new}{text[colon:]}"
-    properties = re.compile(r"(?:[&!]\S+\s+)+").match(text, start, end)
-    return text[: properties.end() if properties else start] + new + text[end:]
-
-
-def _insert(text: str, parent: yaml.MappingNode, parts: list[str], value: Any) -> str:
-    if parent.flow_style:
-        close = parent.end_mark.index - 1
-        comma = ", " if parent.value else ""
-        head = text[:close].rstrip() if not parent.value else text[:close]
-        return f"{head}{comma}{_flow(parts, value)}{text[close:]}"
-    newline = "\r\n" if "\r\n" in text else "\n"
-    indent = parent.value[0][0].start_mark.column
-    pairs = {key.value: (key, node) for key, node in parent.value}
-    beside = next((pairs[name] for name in _NEIGHBOURS if name in pairs), parent.value[-1])
-    lines = text.splitlines(keepends=True)
-    after = _last_line(*beside)
-    while after + 1 < len(lines) and _comment_inside(lines[after + 1], indent):
-        after += 1
-    if not lines[after].endswith(("\n", "\r")):
-        lines[after] += newline
-    new = "".join(
-        f"{' ' * (indent + 2 * depth)}{part}:"
-        + (f" {_scalar(value)}" if depth == len(parts) - 1 else "")
-        + newline
-        for depth, part in enumerate(parts)
-    )
-    lines.insert(after + 1, new)
-    return "".join(lines)
-
-
-def _comment_inside(line: str, indent: int) -> bool:
-    """Whether a line is a comment of an entry whose key stands at ``indent``."""
-    bare = line.lstrip(" ")
-    return bare.startswith("#") and len(line) - len(bare) > indent
-
-
-def _last_line(key: yaml.Node, value: yaml.Node) -> int:
-    """The last line, from 0, that belongs to an entry."""
-    if value.end_mark.index <= key.end_mark.index:  # an alias, or nothing
-        return key.end_mark.line
-    if isinstance(value, yaml.CollectionNode) and not value.flow_style and value.value:
-        last = value.value[-1]
-        return _last_line(*last) if isinstance(last, tuple) else _last_line(key, last)
-    line = value.end_mark.line
-    return line - 1 if value.end_mark.column == 0 and line > value.start_mark.line else line
-
-
-def _flow(parts: list[str], value: Any) -> str:
-    *above, last = parts
-    text = f"{last}: {_scalar(value)}"
-    for part in reversed(above):
-        text = f"{part}: {{{text}}}"
-    return text
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None:
-        return "null"
-    if isinstance(value, str):
-        return value if re.fullmatch(r"[A-Za-z_][\w./-]*", value) else yaml.dump(value).strip()
-    return str(value)

@@ -72,13 +72,17 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """What rules look at: a config, the version it is for, and rows where there are any."""
+    """What rules look at: a config, the version it is for, and rows where there are any.
+
+    memo: work that several rules share
+    """
 
     config: ArealConfig
     version: Version = "1.0.4"
     rows: Rows | None = None
     memory_budget_gib: float = 0.0
     environment: Mapping[str, str] = field(default_factory=dict)
+    memo: dict[str, Any] = field(default_factory=dict)
 
     def get(self, path: str) -> Any:
         return self.config.get(path, self.version)

@@ -3,22 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from packing.chain import BatchPlan, Chain
-from packing.metrics import padded_token_ratio
-from packing.packers.areal import RowTooLong
+from packing.dispatch import Mode
+from packing.metrics import padded_token_ratio, tree_token_ratio
+from packing.packers.areal import pack_areal
 from packing.pipeline import simulate
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
-from packing.trie import Trie, whole_trie
+from packing.trie import Trie, build_forest, whole_trie
 from tuning.doctor_rules.base import Case, Found, rule
 
 _DEEPEST = 990
-"""Nested prefixes on one path beyond which AReaL's recursion ends (areal.md, measured)."""
+"""Nested prefixes on one path beyond which AReaL's recursion ends (900 work, 1,100 fail)."""
 _MANY_NODES = 128
+"""Nodes of a tree from which cutting the logits outweighs the rest of a small loss."""
+
+
+@dataclass(eq=False)
+class _Batch:
+    """One batch of the user's rows as the config draws it, as far as the rows reach.
+
+    plan: None where a row is longer than the cap, or there is no cap
+    """
+
+    rows: Rows
+    order: PrefixOrder
+    plan: BatchPlan | None
+    chains: dict[int, Chain | Exception] = field(default_factory=dict)
+
+    def chain(self, minibatches: int) -> Chain | None:
+        found = self.attempt(minibatches)
+        return found if isinstance(found, Chain) else None
+
+    def attempt(self, minibatches: int) -> Chain | Exception | None:
+        """The batch in this many minibatches, or AReaL's refusal; None without a plan."""
+        if self.plan is None:
+            return None
+        if minibatches not in self.chains:
+            plan = replace(self.plan, ppo_n_minibatches=minibatches)
+            try:
+                self.chains[minibatches] = simulate(self.rows, plan, order=self.order)
+            except (ValueError, RuntimeError) as error:
+                self.chains[minibatches] = error
+        return self.chains[minibatches]
+
+
+def _batch(case: Case) -> _Batch | None:
+    if "batch" not in case.memo:
+        case.memo["batch"] = _draw(case)
+    found: _Batch | None = case.memo["batch"]
+    return found
+
+
+def _draw(case: Case) -> _Batch | None:
+    if case.rows is None or len(case.rows) == 0:
+        return None
+    ranks = 1 if case.backend is None else case.backend.data
+    groups = len(np.unique(case.rows.group))
+    wanted = case.whole("train_dataset.batch_size")
+    if not case.config.has("train_dataset.batch_size") or wanted is None:
+        wanted = groups
+    usable = min(wanted, groups) // ranks * ranks
+    if not usable:
+        return None
+    rows = case.rows.first_groups(usable)
+    plan = None
+    if case.cap is not None and rows.longest <= case.cap:
+        mode: Mode = "spmd" if case.spmd else "controller"
+        plan = BatchPlan(case.cap, dp_size=ranks, ppo_n_minibatches=1, mode=mode)
+    return _Batch(rows, PrefixOrder.of(rows), plan)
+
+
+def _minibatches(case: Case) -> int:
+    """As the file has it; a file without a PPO actor counts as one."""
+    if not case.is_ppo:
+        return 1
+    return case.whole(case.path("ppo_n_minibatches")) or 1
 
 
 @rule("row-too-long", "fails at first batch", "models/tree_attn/tree.py:509")
@@ -33,65 +97,94 @@ def row_too_long(case: Case) -> Iterator[Found]:
         f"{over:,} of your {len(case.rows):,} rows are longer than max_tokens_per_mb = "
         f"{case.cap:,}; the longest, row {row}, has {case.rows.longest:,} tokens.",
         f"Set {path} to {up} or more.",
-        says=str(RowTooLong(row, case.rows.longest, case.cap)),
+        says=f"Sequence length {case.rows.longest} exceeds max_tokens_per_tree {case.cap}; "
+        "adjust limit or split sequences.",
         path=path,
         fix={path: up},
     )
 
 
+@rule("rows-do-not-reach", "no effect", "your rows", always=True)
+def rows_do_not_reach(case: Case) -> Iterator[Found]:
+    if case.rows is None or len(case.rows) == 0:
+        return
+    wanted = case.whole("train_dataset.batch_size")
+    groups = len(np.unique(case.rows.group))
+    if case.config.has("train_dataset.batch_size") and wanted and groups < wanted:
+        yield Found(
+            f"Your rows hold {groups:,} prompts; a batch has {wanted:,}. Figures are of a smaller "
+            "batch.",
+            "Give more rows for figures of a whole batch.",
+            path="train_dataset.batch_size",
+            when="only in this report",
+        )
+
+
+@rule("prompts-divide", "fails at first batch", "utils/seqpack.py:540", always=True)
+def prompts_divide(case: Case) -> Iterator[Found]:
+    """Where the file has no batch size, the rows are the batch."""
+    if case.rows is None or case.backend is None or case.config.has("train_dataset.batch_size"):
+        return
+    groups, ranks = len(np.unique(case.rows.group)), case.backend.data
+    if groups % ranks:
+        yield Found(
+            f"Your {groups:,} prompts do not divide over {ranks} data-parallel ranks.",
+            f"Take a batch of {groups // ranks * ranks} or {-(-groups // ranks) * ranks} prompts."
+            if groups > ranks
+            else f"Take a batch of {ranks} prompts.",
+            says="The length of nums must be divisible by K.",
+            path=case.path("backend"),
+        )
+
+
 @rule("scatter-cost", "slow", "trainer/ppo/actor.py:454; counted on your rows")
 def scatter_cost(case: Case) -> Iterator[Found]:
-    minibatches = case.whole(case.path("ppo_n_minibatches"))
-    batch, plan = _batch(case)
-    if batch is None or plan is None or minibatches is None or minibatches == 1:
+    minibatches, batch = _minibatches(case), _batch(case)
+    if batch is None or minibatches == 1:
         return
-    order = PrefixOrder.of(batch)
-    whole = _chain(batch, replace(plan, ppo_n_minibatches=1), order)
-    parts = _chain(batch, replace(plan, ppo_n_minibatches=minibatches), order)
+    whole, parts = batch.chain(1), batch.chain(minibatches)
     if whole is None or parts is None:
         return
     path = case.path("ppo_n_minibatches")
-    before, after = whole.comparison, parts.comparison
-    ratios = [
-        sum(p.tree_tokens for p in c.ppo_update) / c.comparison.original_tokens
-        for c in (whole, parts)
-    ]
+    before, after = _update_ratio(whole), _update_ratio(parts)
+    if after <= before:
+        return
     yield Found(
         f"ppo_n_minibatches = {minibatches} scatters samples of one prompt. On your rows the "
-        f"update's tree_token_ratio is {ratios[1]:.3f} instead of {ratios[0]:.3f}, and it pays "
-        f"{after.tree / before.tree:.2f}× the tokens (exact).",
+        f"update's tree_token_ratio is {after:.3f} instead of {before:.3f}, and it pays "
+        f"{parts.comparison.tree / whole.comparison.tree:.2f}× the tokens (exact).",
         f"Set {path} to 1 where the algorithm allows it.",
         path=path,
         fix={path: 1},
     )
 
 
-@rule("minibatch-too-small", "fails at first batch", "utils/seqpack.py:234", always=True)
+def _update_ratio(chain: Chain) -> float:
+    tokens = sum(one.tokens for one in chain.ppo_update)
+    return tree_token_ratio(sum(one.tree_tokens for one in chain.ppo_update), tokens)
+
+
+@rule("minibatch-too-small", "fails at first batch", "utils/seqpack.py:243", always=True)
 def minibatch_too_small(case: Case) -> Iterator[Found]:
-    minibatches = case.whole(case.path("ppo_n_minibatches"))
-    batch, plan = _batch(case)
-    if batch is None or plan is None or minibatches is None or minibatches == 1:
-        return
-    try:
-        simulate(batch, replace(plan, ppo_n_minibatches=minibatches))
-    except RowTooLong:
-        return
-    except RuntimeError as error:
+    minibatches, batch = _minibatches(case), _batch(case)
+    refusal = None if batch is None or minibatches == 1 else batch.attempt(minibatches)
+    if isinstance(refusal, RuntimeError):
         yield Found(
             f"A rank of your rows' batch has fewer rows than ppo_n_minibatches = {minibatches}.",
             f"Lower {case.path('ppo_n_minibatches')}, or raise train_dataset.batch_size.",
-            says=str(error),
+            says=str(refusal),
             path=case.path("ppo_n_minibatches"),
         )
 
 
 @rule("dummy-trees", "slow", "models/tree_attn/tree.py:389 (#911); counted on your rows")
 def dummy_trees(case: Case) -> Iterator[Found]:
-    batch, plan = _batch(case)
-    chain = None if batch is None or plan is None else _chain(batch, plan, PrefixOrder.of(batch))
-    if chain is None or plan is None or not chain.compute_logp.dummies:
+    batch = _batch(case)
+    chain = None if batch is None else batch.chain(1)
+    if chain is None or not chain.compute_logp.dummies:
         return
-    dummies, trees = chain.compute_logp.dummies, chain.compute_logp.trees_per_rank * plan.dp_size
+    dummies = chain.compute_logp.dummies
+    trees = chain.compute_logp.trees_per_rank * len(chain.compute_logp.ranks)
     nan = (
         " On Megatron the loss it logs for them is NaN; gradients are not touched."
         if case.engine == "megatron"
@@ -106,11 +199,8 @@ def dummy_trees(case: Case) -> Iterator[Found]:
 
 @rule("trees-lose", "slow", "counted on your rows")
 def trees_lose(case: Case) -> Iterator[Found]:
-    batch, plan = _batch(case)
-    if batch is None or plan is None:
-        return
-    minibatches = case.whole(case.path("ppo_n_minibatches")) or 1
-    chain = _chain(batch, replace(plan, ppo_n_minibatches=minibatches), PrefixOrder.of(batch))
+    batch = _batch(case)
+    chain = None if batch is None else batch.chain(_minibatches(case))
     ratio = None if chain is None else chain.comparison.tree_over_flat
     if chain is not None and ratio is not None and ratio >= 1:
         paid = padded_token_ratio(chain.comparison.tree, chain.comparison.original_tokens)
@@ -122,19 +212,16 @@ def trees_lose(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("many-nodes", "slow", "utils/functional.py: one logits slice per node and transition")
+@rule("many-nodes", "slow", "utils/functional: one slice of the logits per node and transition")
 def many_nodes(case: Case) -> Iterator[Found]:
-    batch, plan = _batch(case)
-    if batch is None or plan is None:
-        return
-    chain = _chain(batch, plan, PrefixOrder.of(batch))
-    if chain is None:
+    batch = _batch(case)
+    chain = None if batch is None else batch.chain(1)
+    if batch is None or chain is None:
         return
     most = 0
     for rank in chain.compute_logp.ranks:
-        for tree in range(rank.n_trees):
-            rows = batch.take(rank.members[rank.tree_of_member == tree])
-            most = max(most, whole_trie(PrefixOrder.of(rows)).n_nodes)
+        packing = pack_areal(batch.order, chain.plan.max_tokens_per_mb, rank.members)
+        most = max(most, int(build_forest(batch.order, packing).nodes_per_tree.max(initial=0)))
     if most > _MANY_NODES:
         yield Found(
             f"A tree of your rows has {most:,} nodes. AReaL cuts the logits once per node and "
@@ -146,10 +233,10 @@ def many_nodes(case: Case) -> Iterator[Found]:
 
 @rule("nested-too-deep", "fails at first batch", "models/tree_attn/tree.py (recursion)")
 def nested_too_deep(case: Case) -> Iterator[Found]:
-    batch, _ = _batch(case)
+    batch = _batch(case)
     if batch is None:
         return
-    deepest = _levels(whole_trie(PrefixOrder.of(batch)))
+    deepest = _levels(whole_trie(batch.order))
     if deepest > _DEEPEST:
         yield Found(
             f"{deepest:,} rows of yours nest as prefixes of one another; AReaL walks them by "
@@ -162,34 +249,8 @@ def nested_too_deep(case: Case) -> Iterator[Found]:
 
 def _levels(trie: Trie) -> int:
     """Nodes on the longest path from a root."""
-    level = np.ones(trie.n_nodes, dtype=np.int64)
+    level = np.ones(len(trie), dtype=np.int64)
     for node, parent in enumerate(trie.parent.tolist()):
         if parent >= 0:
             level[node] = level[parent] + 1
     return int(level.max(initial=0))
-
-
-def _batch(case: Case) -> tuple[Rows | None, BatchPlan | None]:
-    """One batch of the user's rows as this config draws it, as far as the rows reach."""
-    if case.rows is None or len(case.rows) == 0:
-        return None, None
-    ranks = 1 if case.backend is None else case.backend.data
-    groups = len(np.unique(case.rows.group))
-    wanted = case.whole("train_dataset.batch_size")
-    if not case.config.has("train_dataset.batch_size") or wanted is None:
-        wanted = groups
-    usable = min(wanted, groups) // ranks * ranks
-    if not usable:
-        return None, None
-    batch = case.rows.first_groups(usable)
-    if case.cap is None or batch.longest > case.cap:
-        return batch, None
-    mode = "spmd" if case.spmd else "controller"
-    return batch, BatchPlan(case.cap, dp_size=ranks, ppo_n_minibatches=1, mode=mode)
-
-
-def _chain(batch: Rows, plan: BatchPlan, order: PrefixOrder) -> Chain | None:
-    try:
-        return simulate(batch, plan, order=order)
-    except (ValueError, RuntimeError):
-        return None

@@ -17,7 +17,11 @@ _MASK_BYTES = 11
 """One byte a pair for the dense mask and about ten while the block mask is built."""
 
 
-@rule("memory", "fails at first batch", "areal.md sections 4 and 6; a lower bound")
+@rule(
+    "memory",
+    "fails at first batch",
+    "models/tree_attn and PyTorch create_block_mask; a lower bound",
+)
 def memory(case: Case) -> Iterator[Found]:
     if case.memory_budget_gib <= 0 or case.cap is None:
         return

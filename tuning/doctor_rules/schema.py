@@ -49,7 +49,7 @@ def unknown_key(case: Case) -> Iterator[Found]:
 
 @rule("wrong-type", "fails at start", "OmegaConf structured configs", always=True)
 def wrong_type(case: Case) -> Iterator[Found]:
-    for path, section, known, value in _keys(case):
+    for path, _, known, value in _keys(case):
         if known is None or value is UNKNOWN or known.type == "any" or value == "???":
             continue
         if value is None:
@@ -104,16 +104,28 @@ def quoted_number(case: Case) -> Iterator[Found]:
             )
 
 
+_MANDATORY = ["experiment_name", "trial_name", "train_dataset.path", "train_dataset.type"]
+_ADVICE = {
+    "experiment_name": "a name",
+    "trial_name": "a name",
+    "train_dataset.path": "the data set",
+    "train_dataset.type": "rl (or sft, dpo, rw)",
+}
+
+
 @rule("missing-value", "fails at start", "api/cli_args.py, MISSING", always=True)
 def missing_value(case: Case) -> Iterator[Found]:
     section = case.config.values.get("actor")
     whole = isinstance(section, Mapping) and case.config.has("train_dataset")
     if case.config.trainer != "engine" and not whole:
         return  # a fragment: the rest of the config may hold them
-    for name in ("experiment_name", "trial_name"):
-        path = case.path(name)
+    names = [case.path("experiment_name"), case.path("trial_name")]
+    if whole:
+        names += _MANDATORY
+    for path in names:
+        name = path.rpartition(".")[2]
         if case.get(path) == "???":
-            value = "${" + name + "}" if case.config.has(name) else "a name"
+            value = _ADVICE.get(path) or "${" + name + "}"
             yield Found(
                 f"{path} is missing.",
                 f"Write {path}: {value}.",

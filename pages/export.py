@@ -1,0 +1,34 @@
+"""Export: the config that leaves, whether it will run, and what a run's log says afterwards."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages import state
+from pages.components import command, data
+from pages.components.export_config import draw_own_config
+from pages.components.export_logs import draw_logs
+from pages.components.export_parts import draw_export, draw_refusal, draw_settings, draw_verdict
+
+bench = data.bench()
+
+st.title("Export", anchor=False)
+st.caption(
+    "AReaL checks most rules of tree training only when the first batch is packed, after a whole "
+    "rollout, and some never. This page checks them now."
+)
+choice = draw_settings()
+plan = state.plan()
+runs = not draw_refusal(bench, plan)
+if runs:
+    draw_verdict(bench, plan, choice)
+names = ["A config for AReaL"] if runs else []
+*new, own, logs = st.tabs([*names, "Your own config", "Read a log back"])
+for tab in new:
+    with tab:
+        draw_export(bench, plan, choice)
+with own:
+    draw_own_config(bench, plan, choice)
+with logs:
+    draw_logs(bench, plan)
+command.draw("export")
