@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from packing.sources._samples_dice import Dice, Habit
-from packing.sources._samples_problems import make_problem
-from packing.sources._samples_solutions import write_solution
+from packing.sources.samples.dice import Dice, Habit
+from packing.sources.samples.problems import make_problem
+from packing.sources.samples.solutions import write_solution
 
 N_PROBLEMS = 64
 N_SAMPLES = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from packing.sources._samples_dice import Dice
-from packing.sources._samples_orders import (
+from packing.sources.samples.dice import Dice
+from packing.sources.samples.orders import (
     address_script,
     cancel_script,
     late_parcel_script,
@@ -16,7 +16,7 @@ from packing.sources._samples_orders import (
     setup_late_parcel,
     setup_price,
 )
-from packing.sources._samples_returns import (
+from packing.sources.samples.returns import (
     damaged_script,
     exchange_script,
     late_return_script,
@@ -26,8 +26,8 @@ from packing.sources._samples_returns import (
     setup_late_return,
     setup_return,
 )
-from packing.sources._samples_store import Store
-from packing.sources._samples_talk import Talk
+from packing.sources.samples.store import Store
+from packing.sources.samples.talk import Talk
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from packing.sources._samples_dice import Dice, Habit
-from packing.sources._samples_store import Store
+from packing.sources.samples.dice import Dice, Habit
+from packing.sources.samples.store import Store
 
 
 class Talk:

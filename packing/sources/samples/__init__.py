@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from packing.sources._samples_agent import agent_records
-from packing.sources._samples_math import math_records
-from packing.sources._samples_pairs import pair_records
+from packing.sources.samples.agent import agent_records
+from packing.sources.samples.math import math_records
+from packing.sources.samples.pairs import pair_records
 
 SEED = 20250618
 

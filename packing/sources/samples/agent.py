@@ -12,14 +12,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from packing.sources._samples_dice import Dice, Habit
-from packing.sources._samples_requests import REQUESTS, Request
-from packing.sources._samples_store import Store, make_store
-from packing.sources._samples_talk import Talk
+from packing.sources.samples.dice import Dice, Habit
+from packing.sources.samples.requests import REQUESTS, Request
+from packing.sources.samples.store import Store, make_store
+from packing.sources.samples.talk import Talk
 
 N_TASKS = 12
 N_TRIALS = 4
-ASSETS = Path(__file__).parent / "assets"
+ASSETS = Path(__file__).parents[1] / "assets"
 
 
 def agent_records(seed: int) -> list[dict[str, Any]]:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from packing.sources._samples_dice import Dice, Habit
-from packing.sources._samples_families import Operand, Step
-from packing.sources._samples_problems import Problem, apply, operand
+from packing.sources.samples.dice import Dice, Habit
+from packing.sources.samples.families import Operand, Step
+from packing.sources.samples.problems import Problem, apply, operand
 
 EFFORTS = (0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 3)
 

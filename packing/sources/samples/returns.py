@@ -7,8 +7,8 @@ Notable:
 
 from __future__ import annotations
 
-from packing.sources._samples_dice import Dice
-from packing.sources._samples_store import (
+from packing.sources.samples.dice import Dice
+from packing.sources.samples.store import (
     RETURN_DAYS,
     RETURN_LABEL,
     Store,
@@ -16,7 +16,7 @@ from packing.sources._samples_store import (
     dollars,
     place,
 )
-from packing.sources._samples_talk import DONE, Talk
+from packing.sources.samples.talk import DONE, Talk
 
 
 def setup_return(store: Store, dice: Dice) -> None:

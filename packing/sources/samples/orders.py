@@ -7,9 +7,9 @@ Notable:
 
 from __future__ import annotations
 
-from packing.sources._samples_dice import Dice
-from packing.sources._samples_store import LATE_VOUCHER, Store, days_ago, dollars, place
-from packing.sources._samples_talk import DONE, Talk
+from packing.sources.samples.dice import Dice
+from packing.sources.samples.store import LATE_VOUCHER, Store, days_ago, dollars, place
+from packing.sources.samples.talk import DONE, Talk
 
 
 def setup_cancel(store: Store, dice: Dice) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from packing.sources._samples_dice import Dice
-from packing.sources._samples_families import FAMILIES, NAMES, PLACES, Family, Operand, Step
+from packing.sources.samples.dice import Dice
+from packing.sources.samples.families import FAMILIES, NAMES, PLACES, Family, Operand, Step
 
 
 @dataclass(frozen=True)

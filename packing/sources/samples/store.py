@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-from packing.sources._samples_dice import Dice
+from packing.sources.samples.dice import Dice
 
 TODAY = date(2025, 6, 18)
 RETURN_DAYS = {"basic": 30, "plus": 45, "summit": 60}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from packing.sources._samples_dice import Dice
-from packing.sources._samples_topics import QUESTIONS, TOPICS, Topic
+from packing.sources.samples.dice import Dice
+from packing.sources.samples.topics import QUESTIONS, TOPICS, Topic
 
 
 def pair_records(seed: int) -> list[dict[str, Any]]:
