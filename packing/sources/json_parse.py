@@ -72,8 +72,9 @@ def cut_off(error: json.JSONDecodeError) -> bool:
 def syntax_error(error: json.JSONDecodeError, where: Where, line: int | None) -> SourceError:
     """What is not JSON, and at which column."""
     found = error.doc[error.pos : error.pos + 12]
+    there = f"found {shown(found)}" if found else "found the end"
     return Where(where.file, where.row, line).error(
-        f"not JSON at column {error.colno} ({error.msg}, found {shown(found)})",
+        f"not JSON at column {error.colno} ({error.msg}, {there})",
         "repair the row or take it out",
     )
 

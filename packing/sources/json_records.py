@@ -87,7 +87,8 @@ def _line_records(stream: BinaryIO, name: str) -> Iterator[tuple[Record, int, in
             raw = raw.removeprefix(codecs.BOM_UTF8)
         if not raw.strip():
             continue
-        text = decoded(raw, where)
+        # Without the line break: an error at the end is on this line, not on the next.
+        text = decoded(raw, where).rstrip("\r\n")
         yield (
             as_record(parsed(text, where, last=not raw.endswith(b"\n")), text, where),
             line,

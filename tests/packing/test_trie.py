@@ -23,7 +23,7 @@ def trees_of(sequences: list[list[int]], cap: int = 40) -> tuple[Rows, list[Trie
 
 @given(any_rows)
 def test_nodes_break_where_rows_part_or_end(sequences: list[list[int]]) -> None:
-    rows, tries = trees_of(sequences)
+    _, tries = trees_of(sequences)
     for trie in tries:
         members = [sequences[r] for r in trie.rows]
         prefixes = {tuple(s[:n]) for s in members for n in range(1, len(s) + 1)}

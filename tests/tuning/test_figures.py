@@ -46,8 +46,12 @@ def test_an_icicle_folds_what_is_small(whole: bool) -> None:
     for parent, value in inside.items():
         own = 0 if parent == "n-1" else int(trie.lengths[int(parent[1:])])
         assert value == size[parent] - own, "children and folds make up the whole parent"
-    folded = [label for label in marks.labels if "branches" in label]
-    assert folded, "what is not drawn is counted"
+    drawn = set(marks.parents)
+    for mark, text in zip(marks.ids, marks.hovertext, strict=True):
+        node = int(mark[1:]) if mark.startswith("n") else -1
+        if node >= 0 and mark not in drawn:
+            below = sum(node in trie.path(k)[:-1] for k in range(len(trie)))
+            assert (f"its {below:,} nodes below are not drawn" in text) == (below > 0)
 
 
 def test_text_in_labels_is_escaped() -> None:

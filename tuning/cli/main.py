@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tuning.cli import rows
+from tuning.cli import config, rows
 from tuning.cli.common import Cap, Json, Prompts, RowOptions, Samples, row_options, sentences, show
 from tuning.plan import TuningPlan
 from tuning.workbench import Workbench, batch_rows
@@ -80,3 +80,4 @@ def chain(
 
 
 rows.register(app)
+config.register(app)

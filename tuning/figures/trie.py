@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import plotly.graph_objects as go
 
 from packing.trie import Trie
@@ -23,6 +24,7 @@ class _Mark:
     own: int
     depth: int
     folded: int = 0
+    closed: bool = False
 
 
 def subtree_tokens(trie: Trie, node: int) -> int:
@@ -88,7 +90,7 @@ def _choose(trie: Trie, root: int, max_marks: int) -> list[_Mark]:
         first = _Mark(f"n{root}", "", root, subtree_tokens(trie, root), own, int(trie.depth[root]))
     marks = [first]
     heap = [(-first.tokens, root)]
-    # Each opened node adds at most its children and one fold; a fold keeps a place for itself.
+    closed: set[int] = set()
     while heap:
         _, node = heapq.heappop(heap)
         inside = sorted(below.get(node, []), key=lambda n: -subtree_tokens(trie, n))
@@ -96,7 +98,9 @@ def _choose(trie: Trie, root: int, max_marks: int) -> list[_Mark]:
         if not inside:
             continue
         if room <= 0:
-            break
+            closed.add(node)
+            continue
+        # A fold takes the last place, so that no branch is left out without a word.
         shown = inside if len(inside) <= room else inside[: room - 1]
         for child in sorted(shown):
             size, own = subtree_tokens(trie, child), int(trie.lengths[child])
@@ -106,7 +110,7 @@ def _choose(trie: Trie, root: int, max_marks: int) -> list[_Mark]:
         if hidden:
             tokens = sum(subtree_tokens(trie, n) for n in hidden)
             marks.append(_Mark(f"f{node}", f"n{node}", -1, tokens, 0, 0, folded=len(hidden)))
-    return marks
+    return [replace(m, closed=True) if m.node in closed else m for m in marks]
 
 
 def _label(mark: _Mark, trie: Trie, read: Callable[[int], str]) -> tuple[str, str]:
@@ -123,5 +127,12 @@ def _label(mark: _Mark, trie: Trie, read: Callable[[int], str]) -> tuple[str, st
     return escaped(text, 18), (
         f"<b>{mark.own:,} tokens</b> at depth {mark.depth:,} · {rows:,} rows · "
         f"{saved:,} tokens saved here<br>{mark.tokens:,} tokens in and below"
+        f"{_below(trie, mark.node) if mark.closed else ''}"
         f"<br>{escaped(text, 160)}"
     )
+
+
+def _below(trie: Trie, node: int) -> str:
+    """How many nodes stand below a mark that is drawn closed."""
+    last = int(np.searchsorted(trie.start, trie.subtree_end[node]))
+    return f" (its {last - node - 1:,} nodes below are not drawn: click)"

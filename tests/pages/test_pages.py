@@ -1,0 +1,125 @@
+"""Pages without a browser: they draw, settings change figures, links bring plans back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+FRAME = str(Path(__file__).resolve().parents[2] / "pages" / "frame.py")
+FIGURE_BUDGET = 300_000
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("ESPALIER_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ESPALIER_DATA", str(tmp_path))
+    yield
+    st.cache_resource.clear()
+    st.cache_data.clear()
+
+
+def opened(page: str = "dataset", **query: str) -> AppTest:
+    app = AppTest.from_file(FRAME, default_timeout=60)
+    for name, value in query.items():
+        app.query_params[name] = value
+    app.run()
+    if page != "dataset":
+        app.switch_page(f"{page}.py").run()
+    return settled(app)
+
+
+def settled(app: AppTest) -> AppTest:
+    """Loads run beside the page: look again until the bar is gone."""
+    for _ in range(100):
+        if not any(b.key == "cancel_load" for b in app.button):
+            break
+        app.run()
+    assert not app.exception, app.exception
+    return app
+
+
+def summary(app: AppTest) -> str:
+    return next(h.proto.body for h in app.get("html") if 'class="summary"' in h.proto.body)
+
+
+@pytest.mark.parametrize("page", ["dataset", "trie", "packing", "kernels", "tune", "export"])
+def test_every_page_draws_within_its_budget(page: str) -> None:
+    app = opened(page)
+    assert [t.value for t in app.title] == [page.capitalize()]
+    assert "math-grpo" in summary(app) and "synthetic" in summary(app)
+    for chart in app.get("plotly_chart"):
+        assert len(chart.proto.spec) < FIGURE_BUDGET
+
+
+def test_a_link_brings_the_plan_back_on_every_page() -> None:
+    app = opened("packing", cap="4096", data="sample:preference-pairs")
+    assert "4,096" in summary(app) and "preference-pairs" in summary(app)
+    app.switch_page("trie.py").run()
+    assert "4,096" in summary(app)
+    assert app.query_params["cap"] == ["4096"] or app.query_params["cap"] == "4096"
+
+
+def test_a_broken_link_says_what_was_not_used() -> None:
+    app = opened("dataset", cap="many", dp="2")
+    assert any("cap='many' was not used" in w.value for w in app.warning)
+    assert "8,192" in summary(app)
+
+
+def test_the_slider_changes_the_figures_and_undo_brings_them_back() -> None:
+    app = opened("packing")
+    before = summary(app)
+    slider = next(s for s in app.slider if s.key == "plan.max_tokens_per_mb")
+    slider.set_value(2048).run()
+    changed = summary(app)
+    assert "2,048" in changed and changed != before
+    next(b for b in app.button if b.key == "undo").click().run()
+    assert summary(app) == before
+
+
+def test_a_cap_below_the_longest_row_is_refused_with_a_way_on() -> None:
+    app = opened("packing", cap="128")
+    assert any("exceeds max_tokens_per_tree 128" in e.value for e in app.error)
+    next(b for b in app.button if "smallest cap that works" in b.label).click().run()
+    assert not app.error and "1,664" in summary(app)
+
+
+def test_trees_that_do_not_pay_are_said_to_lose() -> None:
+    app = opened("packing", data="sample:preference-pairs", cap="8192")
+    assert any("lose here" in m.value or "about the same" in m.value for m in app.markdown)
+
+
+def test_a_file_by_path_and_a_broken_one_keeps_what_was_there(tmp_path: Path) -> None:
+    good = tmp_path / "good.jsonl"
+    good.write_text("\n".join(json.dumps({"input_ids": [1, 2, i]}) for i in range(5)))
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"input_ids": [1, 2]}\n{"input_ids": [1, 2\n')
+    app = opened("dataset")
+    next(s for s in app.button_group if s.key == "way").set_value("file").run()
+    for path in (good, bad):
+        app.text_input[0].set_value(str(path))
+        next(b for b in app.button if b.label == "Open").click().run()
+        settled(app)
+    assert any("line 2" in e.value and "bad.jsonl" in e.value for e in app.error)
+    assert "good.jsonl" in summary(app), "what was loaded before is still here"
+
+
+def test_text_of_a_dataset_is_never_markup(tmp_path: Path) -> None:
+    path = tmp_path / "hostile.jsonl"
+    text = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+    path.write_text(
+        "\n".join(json.dumps({"prompt": text, "completion": f" {i}"}) for i in range(4))
+    )
+    source = json.dumps({"kind": "file", "location": str(path)})
+    for page in ("dataset", "trie"):
+        app = opened(page, data=source)
+        for element in app.get("html"):
+            assert "<script>alert" not in element.proto.body
+            assert "<img src=x" not in element.proto.body
+        for chart in app.get("plotly_chart"):
+            assert "<img src=x" not in chart.proto.spec and "<script>" not in chart.proto.spec
