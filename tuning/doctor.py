@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from packing.rows import Rows
-from tuning.areal_config import TRAINER_NAMES, UNKNOWN, ArealConfig, ConfigError
-from tuning.areal_schema import VERSION_NAMES, Version
+from tuning.areal.config import TRAINER_NAMES, UNKNOWN, ArealConfig, ConfigError
+from tuning.areal.schema import VERSION_NAMES, Version
 from tuning.doctor_rules import RULES, Case, Finding
 
 __all__ = ["ConfigError", "Finding", "Report", "check"]

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from tuning.areal_backend import Backend
-from tuning.areal_schema import EXPORT_VERSIONS, VERSION_NAMES, Version
+from tuning.areal.backend import Backend
+from tuning.areal.schema import EXPORT_VERSIONS, VERSION_NAMES, Version
 from tuning.commands import rows_argument
 from tuning.export_frameworks import trl_config, verl_config
 from tuning.plan import TuningPlan

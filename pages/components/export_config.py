@@ -15,9 +15,9 @@ from pages.components.export_parts import (
     report_of,
     show_verdict,
 )
-from tuning.areal_config import TRAINER_NAMES, ArealConfig, ConfigError
-from tuning.areal_schema import Version
-from tuning.areal_tune import Tuned, tune_config
+from tuning.areal.config import TRAINER_NAMES, ArealConfig, ConfigError
+from tuning.areal.schema import Version
+from tuning.areal.tune import Tuned, tune_config
 from tuning.plan import TuningPlan
 from tuning.workbench import Workbench
 

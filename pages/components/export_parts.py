@@ -13,8 +13,9 @@ import streamlit as st
 
 from packing.rows import Rows
 from pages import state
-from tuning import areal_check, doctor, export
-from tuning.areal_schema import EXPORT_VERSIONS, VERSION_NAMES, Version
+from tuning import doctor, export
+from tuning.areal import check as areal_check
+from tuning.areal.schema import EXPORT_VERSIONS, VERSION_NAMES, Version
 from tuning.doctor import Finding, Report
 from tuning.evidence import evidence_of
 from tuning.plan import TuningPlan

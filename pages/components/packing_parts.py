@@ -82,9 +82,9 @@ def _verdict(m: PackingMetrics, tree_over_flat: float | None) -> str:
         )
     if tree_over_flat <= 1.0:
         return (
-            f"**Trees and flat packing pay about the same here**: trees save {1 - tree_over_flat:.1%}"
-            " of the tokens, less than masks and branches usually cost. Measure on the Tune page "
-            "before you turn tree training on."
+            "**Trees and flat packing pay about the same here**: trees save "
+            f"{1 - tree_over_flat:.1%} of the tokens, less than masks and branches usually cost. "
+            "Measure on the Tune page before you turn tree training on."
         )
     return (
         f"**Trees lose here: they compute {tree_over_flat:.2f}× the tokens of flat packing.** "

@@ -39,10 +39,9 @@ def draw_divergence(
 ) -> None:
     """What stands before, the piece that differs (marked), and the equal text that follows."""
     marked = html.escape(rows.text(piece)) or "(nothing)"
-    st.html(
-        f'<div class="token-text" tabindex="0"><span class="off">…{_visible(rows.text(before))}</span>'
-        f"<mark>{marked}</mark>{_visible(rows.text(after))}…</div>"
-    )
+    shared = f'<span class="off">…{_visible(rows.text(before))}</span>'
+    follows = f"<mark>{marked}</mark>{_visible(rows.text(after))}…"
+    st.html(f'<div class="token-text" tabindex="0">{shared}{follows}</div>')
 
 
 def _visible(text: str) -> str:

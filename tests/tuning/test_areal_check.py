@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.tuning.configs import BASE, config
-from tuning import areal_check
-from tuning.areal_check import Areal, ask, find_areal, parse_overrides, validate
-from tuning.areal_schema import table
-from tuning.areal_tables import TABLES
+from tuning.areal import check as areal_check
+from tuning.areal.check import Areal, ask, find_areal, parse_overrides, validate
+from tuning.areal.schema import table
+from tuning.areal.tables import TABLES
 from tuning.export import Evidence, override_lines, render
 from tuning.plan import Engine, TuningPlan
 
@@ -49,7 +49,7 @@ def test_the_python_form_runs_against_areal(areal: Areal, engine: Engine) -> Non
     text = render(replace(PLAN, engine=engine), Evidence(), form="python")
     script = (
         "import dataclasses, json\n"
-        "from tuning.areal_probe import load_cli_args\n"
+        "from tuning.areal.probe import load_cli_args\n"
         f"load_cli_args({str(areal.root)!r})\n"
         f"{text}\n"
         "print(json.dumps(dataclasses.asdict(actor), default=str))\n"

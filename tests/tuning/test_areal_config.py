@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.tuning.configs import BASE, ENGINE, config
-from tuning.areal_backend import Backend, BackendError
-from tuning.areal_config import UNKNOWN, ArealConfig, ConfigError
-from tuning.areal_models import find_model, from_config
-from tuning.areal_tune import tune_config
+from tuning.areal.backend import Backend, BackendError
+from tuning.areal.config import UNKNOWN, ArealConfig, ConfigError
+from tuning.areal.models import find_model, from_config
+from tuning.areal.tune import tune_config
 from tuning.plan import TuningPlan
 
 

@@ -11,7 +11,7 @@ import pytest
 from packing.rows import Rows
 from tests.tuning.configs import BASE, ENGINE, config
 from tests.tuning.doctor_cases import CAP, CASES, MODEL, TREE, Change, actor, backend
-from tuning.areal_schema import Version
+from tuning.areal.schema import Version
 from tuning.doctor import Finding, check, describe
 from tuning.doctor_rules import RULES
 

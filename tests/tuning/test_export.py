@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from packing.sources.errors import SourceError
 from packing.sources.spec import SourceSpec
-from tuning.areal_schema import EXPORT_VERSIONS, Version, table
+from tuning.areal.schema import EXPORT_VERSIONS, Version, table
 from tuning.doctor import check
 from tuning.export import (
     FILE_NAMES,

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuning.yaml_text import ConfigError, YamlText
+from tuning.areal.yaml_text import ConfigError, YamlText
 
 BOMB = "\n".join(
     ["a: &a [x, x, x, x, x, x, x, x, x]"]

@@ -92,7 +92,7 @@ def export(
 
 
 def _choice(option: str, version: str) -> Any:
-    from tuning.areal_schema import Version
+    from tuning.areal.schema import Version
 
     known = get_args(Version)
     if version not in known:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tuning.areal_config import TRAINER_NAMES
+from tuning.areal.config import TRAINER_NAMES
 from tuning.doctor_rules.base import Case, Found, rule
 
 

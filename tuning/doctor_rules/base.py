@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from packing.rows import Rows
 from packing.spec import BLOCK_SIZE
-from tuning.areal_backend import Backend
-from tuning.areal_config import UNKNOWN, ArealConfig
-from tuning.areal_models import Model, find_model
-from tuning.areal_schema import Version
+from tuning.areal.backend import Backend
+from tuning.areal.config import UNKNOWN, ArealConfig
+from tuning.areal.models import Model, find_model
+from tuning.areal.schema import Version
 
 Severity = Literal["fails at start", "fails at first batch", "silently wrong", "slow", "no effect"]
 ERRORS: tuple[Severity, ...] = ("fails at start", "fails at first batch", "silently wrong")

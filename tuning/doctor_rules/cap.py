@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tuning.areal_config import UNKNOWN
+from tuning.areal.config import UNKNOWN
 from tuning.doctor_rules.base import Case, Found, rule
 
 _CAP = "mb_spec.max_tokens_per_mb"

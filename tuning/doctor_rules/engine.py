@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tuning.areal_backend import Backend, BackendError
+from tuning.areal.backend import Backend, BackendError
 from tuning.doctor_rules.base import Case, Found, rule
 
 _GIB = 2**30

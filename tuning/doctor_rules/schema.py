@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tuning.areal_config import UNKNOWN
-from tuning.areal_schema import VERSION_NAMES, Field, WrongType, convert, is_open, table
+from tuning.areal.config import UNKNOWN
+from tuning.areal.schema import VERSION_NAMES, Field, WrongType, convert, is_open, table
 from tuning.doctor_rules.base import Case, Found, rule
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tuning.areal_config import TRAINER_NAMES, UNKNOWN, ArealConfig
-from tuning.areal_models import find_model
+from tuning.areal.config import TRAINER_NAMES, UNKNOWN, ArealConfig
+from tuning.areal.models import find_model
 from tuning.plan import TuningPlan
 
 _AGENT_KEYS = ("econfig", "agent_run_args", "max_turns", "export_style")

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuning.areal_config import ArealConfig
-from tuning.areal_schema import VERSION_NAMES, Version
+from tuning.areal.config import ArealConfig
+from tuning.areal.schema import VERSION_NAMES, Version
 from tuning.doctor_rules import Case
 from tuning.doctor_rules.schema import missing_value, unknown_key, wrong_type
 
 FOLDER_VARIABLE = "ESPALIER_AREAL"
-_PROBE = Path(__file__).with_name("areal_probe.py")
+_PROBE = Path(__file__).with_name("probe.py")
 _TIMEOUT_S = 60.0
 
 
@@ -128,7 +128,7 @@ def validate(
 
 
 def ask(question: Mapping[str, Any], timeout_s: float = _TIMEOUT_S) -> dict[str, Any]:
-    """One question to ``areal_probe`` in its own process. Raises ProbeError."""
+    """One question to ``probe`` in its own process. Raises ProbeError."""
     try:
         done = subprocess.run(
             [sys.executable, str(_PROBE)],

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from tuning.areal_tables import ADDED, DEFAULTS, ENGINES, OPEN, REMOVED, TABLES
+from tuning.areal.tables import ADDED, DEFAULTS, ENGINES, OPEN, REMOVED, TABLES
 
 Version = Literal["1.0.3", "1.0.4", "main", "tree_training_mode"]
 VERSIONS: tuple[Version, ...] = get_args(Version)

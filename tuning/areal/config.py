@@ -16,10 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from tuning.areal_backend import Backend, BackendError
-from tuning.areal_schema import Field, Version, WrongType, convert, table
+from tuning.areal.backend import Backend, BackendError
+from tuning.areal.schema import Field, Version, WrongType, convert, table
+from tuning.areal.yaml_text import MOST_BYTES, ConfigError, YamlText, too_large
 from tuning.plan import TuningPlan
-from tuning.yaml_text import MOST_BYTES, ConfigError, YamlText, too_large
 
 __all__ = ["UNKNOWN", "ArealConfig", "ConfigError"]
 
@@ -197,7 +197,7 @@ class ArealConfig:
 
     def plan(self, start: TuningPlan) -> tuple[TuningPlan, list[str]]:
         """``start`` with what this config says, and a sentence for each part not covered."""
-        from tuning.areal_plan import fill_plan
+        from tuning.areal.plan import fill_plan
 
         return fill_plan(self, start)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from packing.rows import Rows
-from tuning.areal_backend import Backend
-from tuning.areal_config import TRAINER_NAMES, ArealConfig
-from tuning.areal_schema import Version
+from tuning.areal.backend import Backend
+from tuning.areal.config import TRAINER_NAMES, ArealConfig
+from tuning.areal.schema import Version
 from tuning.doctor import Report, check
 from tuning.doctor_rules import Case
 from tuning.export import changes

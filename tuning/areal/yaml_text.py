@@ -99,7 +99,7 @@ class YamlText:
 
         Raises ConfigError where a path runs through something that is no mapping.
         """
-        from tuning.yaml_edit import set_value
+        from tuning.areal.yaml_edit import set_value
 
         edited = self
         for path, value in changes.items():

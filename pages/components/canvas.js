@@ -1,0 +1,65 @@
+// What the three drawings of the Trie page share: arrays, colours, numbers, hover texts.
+
+const RED = "#D55E00";
+const ORANGE = "#E69F00";
+const DEPTHS = {
+  light: ["#0b5d4f", "#14806a", "#3b9e83", "#6fb99f", "#a3d2bd", "#c9e4d6"],
+  dark: ["#1f7f6c", "#2b9a80", "#52b394", "#82c9af", "#aedcc9", "#d3ece1"],
+};
+const WHITE_TEXT = { light: 3, dark: 1 }; // so many of the depths are dark enough for white text
+
+function decode(text, Kind) {
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  return new Kind(bytes.buffer);
+}
+
+function counted(number) {
+  return Math.round(number).toLocaleString("en-US");
+}
+
+function themeOf(element) {
+  const css = getComputedStyle(element);
+  const read = (name) => css.getPropertyValue(name).trim();
+  const background = read("--st-background-color");
+  const hex = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})/i.exec(background);
+  const [r, g, b] = hex ? hex.slice(1).map((h) => parseInt(h, 16)) : [255, 255, 255];
+  const mode = 0.3 * r + 0.6 * g + 0.1 * b < 128 ? "dark" : "light";
+  return {
+    mode, background, text: read("--st-text-color"), font: read("--st-font"),
+    depths: DEPTHS[mode], whiteText: WHITE_TEXT[mode],
+  };
+}
+
+// A canvas of the given height in CSS pixels, cleared, sharp on any screen.
+function cleared(canvas, height) {
+  const ratio = window.devicePixelRatio || 1;
+  const width = canvas.clientWidth;
+  canvas.width = width * ratio;
+  canvas.height = height * ratio;
+  canvas.style.height = height + "px";
+  const g = canvas.getContext("2d");
+  g.scale(ratio, ratio);
+  g.clearRect(0, 0, width, height);
+  return g;
+}
+
+// Text of a data set goes into textContent and nowhere else.
+function showTip(tip, words, x, y, width) {
+  tip.textContent = words;
+  tip.hidden = !words;
+  if (!words) return;
+  tip.style.left = Math.max(Math.min(x + 14, width - tip.offsetWidth - 4), 0) + "px";
+  tip.style.top = y + 16 + "px";
+}
+
+// The theme of a page can change while nothing else does: then draw again.
+function onThemeChange(element, draw) {
+  let last = themeOf(element).background;
+  return setInterval(() => {
+    const now = themeOf(element).background;
+    if (now !== last) {
+      last = now;
+      draw();
+    }
+  }, 1000);
+}
