@@ -1,0 +1,151 @@
+"""Tile sizes, warps and pipeline stages of the Triton kernels, by architecture, head dim and dtype.
+
+Notable:
+- chosen so that shared memory fits and, up to head dim 128, nothing spills out of registers:
+  ``benchmarks/compile_kernels.py`` compiles every one and reads both out of the machine code (only
+  dK/dV of head dim 256 on sm_90 spill: 256 registers a thread do not hold two 64 x 256 sums)
+- from compiled code, not from times: ``triton_tuning.tuned_configs`` tries others on a device
+- float32 products are exact ones on the ordinary cores, so its tiles are small
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Pass = Literal["forward", "dq", "dkv"]
+PASSES: tuple[Pass, ...] = ("forward", "dq", "dkv")
+HEAD_DIMS = (64, 96, 128, 256)
+
+# Most shared memory one program can have, in bytes, by the compute capability that sets it
+# (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+SHARED_LIMIT = {80: 163 * 1024, 86: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}
+
+
+@dataclass(frozen=True)
+class Config:
+    """rows: (token, head) pairs of a query tile; keys: keys of a key tile; both powers of two."""
+
+    rows: int
+    keys: int
+    warps: int
+    stages: int
+
+
+# On sm_90 the wide tile takes every register there is: with a loop over the heads of a group, or
+# with tiles of one head, it would spill, and the narrow one is taken.
+_WIDE_DKV, _NARROW_DKV = Config(64, 128, 8, 3), Config(32, 128, 8, 3)
+
+# (pass, head dim) to the configuration of each family, for two-byte dtypes.
+_HALF: dict[int, dict[tuple[Pass, int], Config]] = {
+    80: {
+        ("forward", 64): Config(128, 64, 8, 3),
+        ("forward", 96): Config(128, 64, 8, 3),
+        ("forward", 128): Config(128, 64, 8, 3),
+        ("forward", 256): Config(64, 64, 8, 2),
+        ("dq", 64): Config(64, 64, 4, 3),
+        ("dq", 96): Config(64, 64, 8, 2),
+        ("dq", 128): Config(64, 64, 8, 2),
+        ("dq", 256): Config(64, 32, 8, 2),
+        ("dkv", 64): Config(64, 128, 8, 2),
+        ("dkv", 96): Config(64, 64, 8, 2),
+        ("dkv", 128): Config(64, 64, 8, 2),
+        ("dkv", 256): Config(32, 64, 8, 2),
+    },
+    86: {
+        ("forward", 64): Config(128, 64, 8, 3),
+        ("forward", 96): Config(128, 64, 8, 3),
+        ("forward", 128): Config(128, 64, 8, 3),
+        ("forward", 256): Config(64, 32, 8, 2),
+        ("dq", 64): Config(64, 64, 4, 3),
+        ("dq", 96): Config(64, 64, 8, 2),
+        ("dq", 128): Config(64, 64, 8, 2),
+        ("dq", 256): Config(64, 32, 8, 1),
+        ("dkv", 64): Config(64, 128, 8, 2),
+        ("dkv", 96): Config(64, 64, 8, 2),
+        ("dkv", 128): Config(64, 64, 8, 2),
+        ("dkv", 256): Config(16, 64, 8, 2),
+    },
+    90: {
+        ("forward", 64): Config(128, 64, 4, 3),
+        ("forward", 96): Config(128, 64, 8, 3),
+        ("forward", 128): Config(128, 64, 8, 3),
+        ("forward", 256): Config(128, 64, 8, 2),
+        ("dq", 64): Config(128, 64, 8, 3),
+        ("dq", 96): Config(128, 64, 8, 3),
+        ("dq", 128): Config(128, 64, 8, 3),
+        ("dq", 256): Config(128, 32, 8, 2),
+        ("dkv", 64): Config(64, 128, 8, 3),
+        ("dkv", 96): _NARROW_DKV,
+        ("dkv", 128): _WIDE_DKV,
+        ("dkv", 256): Config(32, 64, 8, 2),
+    },
+    100: {
+        ("forward", 64): Config(128, 64, 8, 3),
+        ("forward", 96): Config(128, 64, 8, 3),
+        ("forward", 128): Config(128, 64, 8, 3),
+        ("forward", 256): Config(128, 32, 8, 2),
+        ("dq", 64): Config(128, 64, 8, 2),
+        ("dq", 96): Config(128, 64, 8, 2),
+        ("dq", 128): Config(128, 64, 8, 2),
+        ("dq", 256): Config(128, 32, 8, 2),
+        ("dkv", 64): Config(64, 128, 8, 3),
+        ("dkv", 96): Config(64, 128, 8, 2),
+        ("dkv", 128): Config(64, 128, 8, 2),
+        ("dkv", 256): Config(32, 64, 8, 2),
+    },
+}
+
+_FLOAT32: dict[tuple[Pass, int], Config] = {
+    ("forward", 64): Config(64, 32, 8, 1),
+    ("forward", 96): Config(32, 16, 8, 1),
+    ("forward", 128): Config(32, 32, 8, 1),
+    ("forward", 256): Config(16, 32, 8, 1),
+    ("dq", 64): Config(32, 32, 8, 1),
+    ("dq", 96): Config(16, 16, 8, 2),
+    ("dq", 128): Config(16, 16, 8, 2),
+    ("dq", 256): Config(16, 16, 8, 2),
+    ("dkv", 64): Config(16, 32, 8, 1),
+    ("dkv", 96): Config(16, 32, 8, 1),
+    ("dkv", 128): Config(16, 32, 8, 1),
+    ("dkv", 256): Config(16, 32, 8, 1),
+}
+
+# In the interpreter a step costs the same whatever its size, so tiles are large.
+_INTERPRETER = Config(64, 64, 4, 1)
+
+
+def family(arch: int) -> int:
+    """The tuned architecture whose configurations a compute capability (90 for 9.0) takes.
+
+    8.0 and 8.7 have the A100's shared memory; 8.6, 8.9 and the workstation Blackwells (12.x) have
+    99 KB and the same matrix instructions.
+    """
+    if arch in (80, 87):
+        return 80
+    if arch < 90 or arch >= 120:
+        return 86
+    return 90 if arch < 100 else 100
+
+
+def default_config(name: Pass, arch: int, head_dim: int, itemsize: int, group: int) -> Config:
+    """The configuration of a pass for ``group`` query heads a key head.
+
+    arch 0 is the interpreter; itemsize is that of the dtype, in bytes.
+    """
+    if arch == 0:
+        return _INTERPRETER
+    if itemsize == 4:
+        return _FLOAT32[name, head_dim]
+    chosen = _HALF[family(arch)][name, head_dim]
+    if chosen == _WIDE_DKV and (group == 1 or heads_per_tile(group, chosen.rows) != group):
+        return _NARROW_DKV
+    return chosen
+
+
+def heads_per_tile(group: int, rows: int) -> int:
+    """Query heads of one key head that share a tile of ``rows``; a tile keeps 8 tokens at least."""
+    heads = 1
+    while group % (2 * heads) == 0 and 16 * heads <= rows:
+        heads *= 2
+    return heads
