@@ -21,6 +21,7 @@ page = st.navigation(
     position="top",
 )
 state.read_url()
+state.write_url()  # a page may stop half way; its link must still be whole
 style.apply()
 with st.container(key="summary"):
     summary.draw()
