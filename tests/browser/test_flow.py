@@ -157,12 +157,12 @@ def test_page_switch_reload_and_back_keep_the_plan(page: Any, server: Server) ->
     slider.focus()
     slider.press("ArrowRight")
     page.wait_for_url("**cap=8320**")
-    to_page(page, "Trie")
-    assert summary(page, "cap") == "8,320"
-    page.reload()
-    page.locator(".summary .cap b", has_text="8,320").wait_for()
-    to_page(page, "Packing")
     page.get_by_role("button", name="Undo").click()
     page.locator(".summary .cap b", has_text="8,192").wait_for()
     page.go_back()
     page.locator(".summary .cap b", has_text="8,320").wait_for()
+    to_page(page, "Trie")
+    page.wait_for_url("**/trie?**cap=8320**")
+    page.reload()
+    page.locator(".summary .cap b", has_text="8,320").wait_for()
+    assert summary(page, "rows") == "32"
