@@ -1,4 +1,4 @@
-"""Trie: what is shared, from a whole tree down to one token."""
+"""Trie: what is shared, from the whole forest down to one token."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ import streamlit as st
 from packing.packers.areal import RowTooLong
 from pages import state
 from pages.components import command, data, help_panel
+from pages.components.trie_look import look
+from pages.components.trie_node import draw_children, draw_node
 from pages.components.trie_parts import (
+    choose_tree,
     draw_breadcrumb,
+    draw_forest,
     draw_icicle,
-    draw_node,
     draw_strip,
-    draw_tree_choice,
 )
+from pages.components.trie_search import draw_hits, draw_row, search_box
 
 bench = data.bench()
 plan = state.plan()
 
 st.title("Trie", anchor=False)
 st.caption(
-    "One tree of the packing. Its trunk is what many rows share and is computed once; every "
-    "branch is where rows part."
+    "What rows share stands once, on the left, and is computed once; every branch is where rows "
+    "part."
 )
 try:
     forest = bench.forest(plan.max_tokens_per_mb, plan.packer)
@@ -32,18 +35,34 @@ except RowTooLong as error:
 if not len(forest):
     st.info("All rows are empty: there is no tree. Choose other data on the Dataset page.")
     st.stop()
-tree = min(max(state.view("tree"), 0), len(forest) - 1)
-trie = forest.tree(tree)
-node = state.view("node", -1)
-node = node if -1 <= node < len(trie) else -1
 
-draw_tree_choice(bench, forest, tree, plan)
-draw_strip(bench, trie, node, plan)
-draw_breadcrumb(bench, trie, node)
-left, right = st.columns([2, 1])
-with left:
-    draw_icicle(bench, trie, node)
-with right:
-    draw_node(bench, trie, node)
+
+@st.fragment
+def explore() -> None:
+    """All that a click changes: it runs again without the rest of the page."""
+    seen = look(bench, forest, plan)
+    left, right = st.columns(2)
+    with left:
+        sort = choose_tree(seen)
+    with right:
+        words = search_box()
+    draw_forest(seen, sort)
+    # Places of their own: what comes and goes in them does not make the drawings below start anew.
+    with st.container(key="trie_hits"):
+        draw_hits(seen, words)
+    with st.container(key="trie_row"):
+        draw_row(seen)
+    draw_strip(seen)
+    draw_breadcrumb(seen)
+    left, right = st.columns([5, 3], gap="medium")
+    with left:
+        draw_icicle(seen)
+    with right:
+        draw_node(seen)
+        draw_children(seen)
+    state.write_url()
+
+
+explore()
 command.draw("pack")
 help_panel.draw("row", "trie", "tree_token_ratio", "paid", "fill")

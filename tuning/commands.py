@@ -49,9 +49,21 @@ _OPTIONS = {
         "device": "--device",
         "dp_size": "--dp",
         "ppo_n_minibatches": "--ppo-n-minibatches",
+        "dispatch": "--mode",
+        "packer": "--packer",
         "dtype": "--dtype",
+        "gradient_checkpointing": "--gradient-checkpointing",
+        "memory_budget_gib": "--memory",
+        "caps": "--caps",
     },
-    "export": {"max_tokens_per_mb": "--cap", "engine": "--engine", "dp_size": "--dp"},
+    "export": {
+        "max_tokens_per_mb": "--cap",
+        "engine": "--engine",
+        "model": "--model",
+        "dp_size": "--dp",
+        "tp_size": "--tp",
+        "ppo_n_minibatches": "--ppo-n-minibatches",
+    },
 }
 _BATCH = {"prompts_per_step": "--prompts", "samples_per_prompt": "--samples"}
 
@@ -64,6 +76,10 @@ def command_line(name: str, plan: TuningPlan) -> str:
     options = _OPTIONS[name] | (_BATCH if name != "rows" else {})
     for field, option in options.items():
         value = getattr(plan, field)
-        if value != getattr(default, field) or option == "--cap":
-            words += [option, str(value)]
+        if value == getattr(default, field) and option != "--cap":
+            continue
+        if isinstance(value, bool):
+            words.append(option)
+        else:
+            words += [option, ",".join(map(str, value)) if field == "caps" else str(value)]
     return shlex.join(words) + (" --json" if name != "export" else "")

@@ -5,7 +5,8 @@ Notable:
   ``log.txt`` (what went wrong); a server that restarts finds it again
 - the worker leads its own process group, so that cancelling kills all of it and frees its memory
 - a worker that dies is noticed, whatever killed it, and what it was measuring is noted in the
-  history
+  history; a point that the worker could not write there (a full disk) is added later
+- math threads that wait sleep: where they spin, a busy machine makes a step many times slower
 """
 
 from __future__ import annotations
@@ -30,26 +31,29 @@ from packing.rows import Rows
 from tuning.folders import jobs_folder
 from tuning.plan import TuningPlan
 from tuning.points import Point
-from tuning.store import Store
+from tuning.store import Store, StoreError
 
 State = Literal["queued", "running", "done", "failed", "cancelled", "died"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled", "died")
 _ROOT = Path(__file__).resolve().parents[1]
 _GRACE_S = 1.0
+_START_S = 10.0
 
 
 @dataclass(frozen=True)
 class JobView:
     """A job as it stands now.
 
-    state:   "queued" (another worker has the device), "running", or how it ended
-    events:  everything the worker printed, in order
-    message: how it ended, or what it is doing, in one sentence
+    state:     "queued" (another worker has the device), "running", or how it ended
+    arguments: what the kind of job was given beside the plan
+    events:    everything the worker printed, in order
+    message:   how it ended, or what it is doing, in one sentence
     """
 
     id: str
     kind: str
     plan: TuningPlan
+    arguments: Mapping[str, Any]
     state: State
     created_at: str
     events: tuple[Mapping[str, Any], ...]
@@ -94,7 +98,9 @@ class Jobs:
             "timeout_s": timeout_s,
             "store": str(self.store.path),
         }
-        (folder / "job.json").write_text(json.dumps(question))
+        # Whole or not at all: other processes read this folder from the moment it is there.
+        (folder / "job.part").write_text(json.dumps(question))
+        (folder / "job.part").rename(folder / "job.json")
         with (folder / "events.jsonl").open("wb") as out, (folder / "log.txt").open("wb") as log:
             child = subprocess.Popen(
                 [sys.executable, "-m", "tuning.worker", str(folder)],
@@ -102,6 +108,7 @@ class Jobs:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 cwd=_ROOT,
+                env={"OMP_WAIT_POLICY": "PASSIVE"} | os.environ,
                 start_new_session=True,
             )
         self._children[job] = child
@@ -116,24 +123,29 @@ class Jobs:
         question = json.loads((folder / "job.json").read_text())
         alive = self._alive(job)
         events = _read_events(folder / "events.jsonl")
-        state, message = self._state(job, events, alive)
-        if state == "died":
-            self._note_crash(folder, job, events, message)
+        state, message = self._state(job, events, alive, str(question["created_at"]))
+        plan = TuningPlan.from_json(question["plan"])
+        if state in ENDED and not (folder / "noted").exists():
+            self._note_end(folder, plan, events, message if state == "died" else "")
         return JobView(
             job,
             question["kind"],
-            TuningPlan.from_json(question["plan"]),
+            plan,
+            question["arguments"],
             state,
             question["created_at"],
             tuple(events),
             message,
         )
 
-    def newest(self, kind: str) -> JobView | None:
-        """The newest job of a kind, running or ended."""
+    def newest(self, kind: str, **arguments: Any) -> JobView | None:
+        """The newest job of a kind, running or ended; with these arguments where given."""
         for folder in sorted(self.folder.iterdir(), reverse=True):
-            question = folder / "job.json"
-            if question.is_file() and json.loads(question.read_text())["kind"] == kind:
+            if not (folder / "job.json").is_file():
+                continue
+            question = json.loads((folder / "job.json").read_text())
+            given = question["arguments"]
+            if question["kind"] == kind and all(given.get(k) == v for k, v in arguments.items()):
                 return self.view(folder.name)
         return None
 
@@ -173,7 +185,9 @@ class Jobs:
             return False
         return _identity(int(identity["pid"])) == identity
 
-    def _state(self, job: str, events: list[Mapping[str, Any]], alive: bool) -> tuple[State, str]:
+    def _state(
+        self, job: str, events: list[Mapping[str, Any]], alive: bool, created_at: str
+    ) -> tuple[State, str]:
         last = {e["type"]: e for e in events}
         if "done" in last:
             return "done", str(last["done"].get("message", "finished"))
@@ -183,7 +197,10 @@ class Jobs:
             return "cancelled", "stopped by you; what was measured is kept"
         if alive:
             doing = last.get("progress", {}).get("message", "starting")
-            return ("running", str(doing)) if "started" in last else ("queued", "waiting")
+            waiting = last.get("queued", {}).get("message", "starting")
+            return ("running", str(doing)) if "started" in last else ("queued", str(waiting))
+        if not (self.folder / job / "process.json").exists() and _age_s(created_at) < _START_S:
+            return "queued", "starting"  # whoever starts it has not written its number yet
         return "died", self._death(job)
 
     def _death(self, job: str) -> str:
@@ -197,18 +214,23 @@ class Jobs:
         reason = f": {log[-1]}" if log else ""
         return f"the worker ended without a result{reason}; what was measured is kept"
 
-    def _note_crash(
-        self, folder: Path, job: str, events: list[Mapping[str, Any]], message: str
+    def _note_end(
+        self, folder: Path, plan: TuningPlan, events: list[Mapping[str, Any]], death: str
     ) -> None:
-        """Once: the point that was being measured is in the history as crashed."""
+        """Once, after the end: what the worker measured and could not keep, and what killed it."""
+        lost = [e for e in events if e["type"] == "point" and not e.get("kept", True)]
+        points = [Point.from_json(e["point"]) for e in lost]
         begun = next((e for e in reversed(events) if e["type"] in ("asking", "point")), None)
-        if begun is None or begun["type"] == "point" or (folder / "noted").exists():
-            return
-        (folder / "noted").touch()
-        plan = TuningPlan.from_json(json.loads((folder / "job.json").read_text())["plan"])
-        asked = Point.from_json(begun["point"])
-        crashed = Point(asked.question, "crashed", message=message, measured_at=str(begun["at"]))
-        self.store.add(job, plan, crashed)
+        if death and begun is not None and begun["type"] == "asking":
+            question = Point.from_json(begun["point"]).question
+            at = str(begun["at"])
+            points.append(Point(question, "crashed", message=death, measured_at=at))
+        try:
+            for point in points:
+                self.store.add(folder.name, plan, point)
+            (folder / "noted").touch()
+        except (StoreError, OSError):
+            return  # the disk is still full; the events keep the points, the next look tries again
 
 
 def save_rows(path: Path, rows: Rows) -> None:
@@ -233,6 +255,10 @@ def _identity(pid: int) -> dict[str, float] | None:
         return {"pid": pid, "created": process.create_time()}
     except psutil.NoSuchProcess:
         return None
+
+
+def _age_s(created_at: str) -> float:
+    return (datetime.now(UTC) - datetime.fromisoformat(created_at)).total_seconds()
 
 
 def _kill_group(pid: int, how: signal.Signals) -> None:

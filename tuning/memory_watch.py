@@ -1,11 +1,17 @@
 """Peak memory of a measured step: the device's allocator, or the process on a CPU.
 
-On Linux the kernel's own high-water mark of resident memory is reset and read
-(``/proc/self/clear_refs``, ``VmHWM``): no sampling, nothing missed. Elsewhere a thread samples.
+Notable:
+- on Linux the kernel's own high-water mark of resident memory is reset and read
+  (``/proc/self/clear_refs``, ``VmHWM``): no sampling, nothing missed. Elsewhere a thread samples
+- what an earlier step freed is given back to the system first, so that it is not counted again
+- a budget is enforced, by the allocator or by the system: a step that needs more runs out of memory
 """
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +24,7 @@ import torch
 _CLEAR = Path("/proc/self/clear_refs")
 _STATUS = Path("/proc/self/status")
 _SAMPLE_S = 0.005
+_HEADROOM = 0.95
 
 
 @dataclass
@@ -28,21 +35,40 @@ class Peak:
 
 
 class MemoryWatch:
-    """Watches one device; on a CPU what the process held before the model is not counted."""
+    """Watches one device; on a CPU what the process held before the model is not counted.
 
-    def __init__(self, device: torch.device) -> None:
+    budget_gib: what may be used; 0 takes what the device has free
+    """
+
+    def __init__(self, device: torch.device, budget_gib: float = 0.0) -> None:
         self._device = device
+        self.release()
         self._idle = psutil.Process().memory_info().rss
         self.kind = (
             "peak allocated on the device"
             if device.type == "cuda"
             else "peak resident memory above the idle process"
         )
+        if device.type == "cuda":
+            total = torch.cuda.get_device_properties(device).total_memory
+        else:
+            total = int(psutil.virtual_memory().available * _HEADROOM)
+        self.budget = int(budget_gib * 2**30) or total
+        self._total = total
+
+    def enforce(self) -> None:
+        """From here on the process gets no more than the budget; for a worker's process only."""
+        if self._device.type == "cuda":
+            fraction = min(self.budget / self._total, 1.0)
+            torch.cuda.set_per_process_memory_fraction(fraction, self._device)
+        else:
+            _limit_process(self.budget)
 
     @contextmanager
     def peak(self) -> Iterator[Peak]:
         """The peak of the block, in bytes."""
         peak = Peak()
+        self.release()
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._device)
             yield peak
@@ -56,13 +82,31 @@ class MemoryWatch:
                 yield peak
             peak.bytes = sampler.highest - self._idle
 
+    def release(self) -> None:
+        """Give back what is free in the allocators' hands."""
+        gc.collect()
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+        elif sys.platform == "linux":
+            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
+            if trim is not None:
+                trim(0)
+
     def needed(self) -> str:
         """What was in use when memory ran out, as a lower bound of what is needed."""
-        if self._device.type == "cuda":
-            used = torch.cuda.max_memory_reserved(self._device)
-        else:
-            used = psutil.Process().memory_info().rss - self._idle
-        return f"needs more than {used / 2**30:.1f} GiB"
+        return f"needs more than {self.budget / 2**30:.2f} GiB"
+
+
+def _limit_process(budget: int) -> None:
+    """Private memory of this process may grow by ``budget`` from here (Linux)."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    # Threads of the math libraries start now, while there is room for their stacks.
+    torch.ones(64, 64) @ torch.ones(64, 64)
+    limit = psutil.Process().memory_info().data + budget
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
 
 
 def _high_water() -> int:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from tuning.plan import TuningPlan
 
 Mode = Literal["tree", "flat", "padded"]
-Outcome = Literal["measured", "out-of-memory", "refused", "crashed"]
+Outcome = Literal["measured", "estimated", "out-of-memory", "refused", "crashed"]
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,19 @@ class Question:
 
 @dataclass(frozen=True)
 class Point:
-    """The answer to a question.
+    """The answer to a question. A step is ``ppo_update`` of one rank's share of the batch.
 
-    step_s:       median seconds of a whole step; p20_s, p80_s its spread over ``repeats``
-    phases_s:     median seconds by phase: packing, mask, forward, backward, optimizer
+    outcome:      "measured": whole steps were run; "estimated": some micro-batches of one were,
+                  and the rest is scaled from them
+    step_s:       median seconds of a whole step, packing included; p20_s, p80_s its spread over
+                  ``repeats`` (of an estimate: the band, and ``repeats`` is 0)
+    phases_s:     median seconds by phase: packing, inputs, mask, forward, backward, optimizer
     memory_bytes: peak of the process or device during a step; memory_kind says which
+    memory_parts: on CUDA the peaks of the first and of a later micro-batch, and what was reserved
     features:     what the cost model reads: micro-batches, padded tokens, areas, nodes
-    message:      what happened where there is no time: out of memory, refused, crashed
+    loss:         of the last step; None where not all micro-batches were run
+    message:      what happened where no whole step was timed: out of memory, refused, in part
+    notes:        sentences that belong to the figure
     """
 
     question: Question
@@ -92,11 +98,13 @@ class Point:
     n_trees: int = 0
     memory_bytes: int | None = None
     memory_kind: str = ""
+    memory_parts: Mapping[str, int] = field(default_factory=dict)
     features: Mapping[str, float] = field(default_factory=dict)
     loss: float | None = None
     message: str = ""
     measured_at: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -109,4 +117,5 @@ class Point:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Point:
         fields = dict(value)
-        return cls(question=Question(**fields.pop("question")), **fields)
+        notes = tuple(fields.pop("notes", ()))
+        return cls(question=Question(**fields.pop("question")), notes=notes, **fields)

@@ -30,6 +30,7 @@ from tuning.store import Store
 
 _KINDS = {
     "sweep": "tuning.sweep",
+    "measure": "tuning.measure_run",
     "kernels": "tuning.kernel_runs",
     "equivalence": "tuning.equivalence_runs",
 }
@@ -54,10 +55,18 @@ class Task:
         _emit("asking", point=point.to_json())
 
     def answer(self, point: Point, known: bool = False) -> None:
-        """Keep a point and show it; ``known`` ones are in the history already."""
-        if not known:
-            self.store.add(self.job, self.plan, point)
-        _emit("point", point=point.to_json(), known=known)
+        """Keep a point and show it; ``known`` ones are in the history already.
+
+        Where the history cannot be written the event still holds the point, and ``Jobs`` adds it
+        later. Raises StoreError then.
+        """
+        kept = known
+        try:
+            if not known:
+                self.store.add(self.job, self.plan, point)
+                kept = True
+        finally:
+            _emit("point", point=point.to_json(), known=known, kept=kept)
 
 
 class Kind(Protocol):
@@ -75,7 +84,6 @@ def main(folder: Path) -> int:
     with _device_lock(plan.device):
         _emit("started", pid=os.getpid())
         _end_after(float(question["timeout_s"]))
-        _limit_memory(plan)
         task = Task(
             folder.name,
             plan,
@@ -120,19 +128,6 @@ def _end_after(seconds: float) -> None:
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
-
-
-def _limit_memory(plan: TuningPlan) -> None:
-    """On a CPU the budget is enforced by the system, so that a step that needs more is seen to."""
-    if plan.device != "cpu" or not plan.memory_budget_gib:
-        return
-    import resource
-
-    import psutil
-
-    used = psutil.Process().memory_info().data
-    limit = used + int(plan.memory_budget_gib * 2**30)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@ const DEPTHS = {
   light: ["#0b5d4f", "#14806a", "#3b9e83", "#6fb99f", "#a3d2bd", "#c9e4d6"],
   dark: ["#1f7f6c", "#2b9a80", "#52b394", "#82c9af", "#aedcc9", "#d3ece1"],
 };
-const WHITE_TEXT = { light: 3, dark: 1 }; // so many of the depths are dark enough for white text
+const WHITE_TEXT = { light: 2, dark: 1 }; // so many of the depths are dark enough for white text
 
 function decode(text, Kind) {
-  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const letters = atob(text);
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
   return new Kind(bytes.buffer);
 }
 

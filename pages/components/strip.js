@@ -1,219 +1,251 @@
-// The packed strip. One canvas: what is narrower than a pixel is merged, so that zooming over
-// 50,000 nodes costs a scan of typed arrays and a few hundred rectangles.
+// The packed strip: one tree on its own token axis, tracks below it, wheel and keys to zoom.
 
-const TRUNK = ["#0b5d4f", "#14806a", "#3b9e83", "#6fb99f", "#a3d2bd", "#c9e4d6"];
-const LANES = 14;
-const AXIS = 18;
-const HEIGHT = 190;
-
-function decode(text, Kind) {
-  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  return new Kind(bytes.buffer);
-}
-
-function niceStep(span, ticks) {
-  const raw = span / ticks;
-  const power = Math.pow(10, Math.floor(Math.log10(raw)));
-  return [1, 2, 5, 10].map((m) => m * power).find((step) => step >= raw) || raw;
-}
+const NODES_HEIGHT = 150;
+const SHORTEST = 12; // tokens in the closest view
+const SETTLED_MS = 500;
 
 export default function (component) {
   const { data, parentElement, setTriggerValue } = component;
   const root = parentElement.querySelector(".strip");
   const canvas = root.querySelector("canvas");
   const tip = root.querySelector(".tip");
-  const css = getComputedStyle(root);
-  const color = (name) => css.getPropertyValue(name).trim();
+  const live = root.querySelector(".live");
   canvas.setAttribute("aria-label", data.label);
 
-  const start = decode(data.start, Int32Array);
-  const end = decode(data.end, Int32Array);
-  const reach = decode(data.reach, Int32Array);
-  const level = decode(data.level, Uint16Array);
-  const rows = decode(data.rows, Int32Array);
-  const count = start.length;
-  const used = count ? end[count - 1] : 0;
-  const deepest = level.reduce((a, b) => Math.max(a, b), 0);
-  const lanes = Math.max(Math.min(deepest + 1, LANES), 1);
-  const laneOf = (i) => Math.min(level[i], lanes - 1);
-  const highlighted = new Set(data.highlight);
+  const d = read(data, root);
+  const bands = layOut(data);
+  const height = bands[bands.length - 1].top + bands[bands.length - 1].height + 2;
 
-  // The window survives reruns of the same tree; another tree starts with all of it.
-  const same = root.dataset.tree === data.start;
-  root.dataset.tree = data.start;
-  let x0 = data.window ? data.window[0] : 0;
-  let x1 = data.window ? data.window[1] : data.cap;
-  if (same && root.view) [x0, x1] = root.view;
+  // The window that was moved here stays through reruns; one that comes from outside wins.
+  const asked = String(data.window || [0, data.cap]);
+  let [x0, x1] = data.window || [0, data.cap];
+  const here = root.view && root.tree === data.tree_key;
+  if (here && (asked === root.asked || asked === root.sent)) [x0, x1] = root.view;
+  root.asked = asked;
+  root.tree = data.tree_key;
 
-  const scale = () => canvas.clientWidth / (x1 - x0);
-  const laneHeight = () => (HEIGHT - AXIS) / lanes;
+  function viewed() {
+    const width = canvas.clientWidth;
+    const scale = (width - GUTTER) / (x1 - x0);
+    return {
+      x0, x1, width, scale,
+      at: (token) => GUTTER + (token - x0) * scale,
+      token: (x) => x0 + (x - GUTTER) / scale,
+    };
+  }
 
   function draw() {
+    if (!canvas.clientWidth) return;
     const began = performance.now();
-    const ratio = window.devicePixelRatio || 1;
-    const width = canvas.clientWidth;
-    if (!width) return;
-    canvas.width = width * ratio;
-    canvas.height = HEIGHT * ratio;
-    canvas.style.height = HEIGHT + "px";
-    const g = canvas.getContext("2d");
-    g.scale(ratio, ratio);
-    g.clearRect(0, 0, width, HEIGHT);
-    const s = scale();
-    const h = laneHeight();
-    const text = color("--st-text-color");
-    drawPadding(g, s, text);
-    // Merge what is narrower than a pixel: remember how far each lane is painted.
-    const painted = new Float64Array(lanes).fill(-1);
-    for (let i = 0; i < count; i++) {
-      if (reach[i] <= x0 || start[i] >= x1) continue;
-      const lane = laneOf(i);
-      const left = Math.max((start[i] - x0) * s, 0);
-      const right = Math.min((end[i] - x0) * s, width);
-      if (right < painted[lane] + 0.75 && i !== data.node && !highlighted.has(i)) continue;
-      const y = AXIS + lane * h;
-      const far = Math.min((reach[i] - x0) * s, width);
-      if (far > right) {
-        g.fillStyle = TRUNK[Math.min(level[i], TRUNK.length - 1)] + "2e";
-        g.fillRect(Math.max(right, 0), y, far - Math.max(right, 0), h - 1);
-      }
-      if (right <= 0) continue;
-      g.fillStyle = i === data.node || highlighted.has(i)
-        ? "#D55E00" : TRUNK[Math.min(level[i], TRUNK.length - 1)];
-      g.fillRect(left, y, Math.max(right - left - (right - left > 3 ? 0.5 : 0), 0.75), h - 1);
-      painted[lane] = right;
+    const g = cleared(canvas, height);
+    const v = viewed();
+    const theme = themeOf(root);
+    g.font = "11.5px " + theme.font;
+    drawAxis(g, v, d, theme);
+    for (const band of bands) {
+      band.draw(g, v, d, theme, band);
+      drawName(g, theme, band);
     }
-    drawAxis(g, s, width, text);
+    drawPadding(g, v, d, theme, bands[0].top + bands[0].height);
+    if (root.byKey) {
+      g.fillStyle = theme.text;
+      g.fillRect((GUTTER + v.width) / 2, AXIS, 1, height - AXIS);
+    }
     root.dataset.drawMs = (performance.now() - began).toFixed(1);
+    root.dataset.nodes = d.count;
     root.dataset.window = Math.round(x0) + "," + Math.round(x1);
   }
 
-  function drawPadding(g, s, text) {
-    const left = Math.max((used - x0) * s, 0);
-    const right = Math.min((data.cap - x0) * s, canvas.clientWidth);
-    if (right <= left) return;
-    g.save();
-    g.beginPath();
-    g.rect(left, AXIS, right - left, HEIGHT - AXIS);
-    g.clip();
-    g.strokeStyle = text;
-    g.globalAlpha = 0.22;
-    for (let x = left - HEIGHT; x < right; x += 8) {
-      g.beginPath();
-      g.moveTo(x, HEIGHT);
-      g.lineTo(x + HEIGHT, 0);
-      g.stroke();
-    }
-    g.globalAlpha = 0.75;
-    g.fillStyle = text;
-    g.font = "12px " + color("--st-font");
-    if (right - left > 64) g.fillText("padding", left + 6, AXIS + 15);
-    g.restore();
-  }
-
-  function drawAxis(g, s, width, text) {
-    g.fillStyle = text;
-    g.globalAlpha = 0.7;
-    g.font = "11px " + color("--st-font");
-    const step = Math.max(niceStep(x1 - x0, width / 110), 1);
-    for (let t = Math.ceil(x0 / step) * step; t < x1; t += step) {
-      const x = (t - x0) * s;
-      g.fillRect(x, AXIS - 4, 1, 4);
-      g.fillText(Math.round(t).toLocaleString("en-US"), x + 3, 11);
-    }
-    g.globalAlpha = 1;
-  }
-
-  // The node whose tokens stand at x; with y above it, its ancestor in that lane.
+  // The node and the token at a pixel; above a token's own lane, its ancestor in that lane.
   function at(px, py) {
-    const token = x0 + px / scale();
-    if (token >= used || token < 0 || py < AXIS) return -1;
-    let low = 0, high = count - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (start[middle] <= token) low = middle; else high = middle - 1;
+    const token = Math.floor(viewed().token(px));
+    if (px < GUTTER || token < 0 || token >= d.used) return null;
+    const own = d.firstIn(token);
+    const lane = Math.floor(((py - bands[0].top) / NODES_HEIGHT) * d.lanes);
+    if (lane < 0 || lane >= d.laneOf(own)) return { node: own, token };
+    for (let i = own; i >= 0; i--) {
+      if (d.laneOf(i) === lane && d.reach[i] > token) return { node: i, token: -1 };
     }
-    const lane = Math.floor((py - AXIS) / laneHeight());
-    if (lane >= laneOf(low)) return low;
-    for (let i = low; i >= 0; i--) {
-      if (laneOf(i) === lane && reach[i] > token) return i;
-    }
-    return low;
+    return { node: own, token };
   }
 
-  function say(px, py) {
-    const i = at(px, py);
-    if (i < 0) {
-      tip.hidden = true;
-      return;
-    }
-    const own = end[i] - start[i];
-    const words = data.tips[String(i)];
-    tip.textContent = `${own.toLocaleString("en-US")} tokens · ${rows[i].toLocaleString("en-US")} rows · `
-      + `${((rows[i] - 1) * own).toLocaleString("en-US")} tokens saved` + (words ? "\n" + words : "");
-    tip.hidden = false;
-    const room = canvas.clientWidth - tip.offsetWidth - 12;
-    tip.style.left = Math.max(Math.min(px + 14, room), 0) + "px";
-    tip.style.top = Math.min(py + 14, HEIGHT - 20) + "px";
+  function words(found) {
+    if (!found) return "";
+    const i = found.node;
+    const own = d.end[i] - d.start[i];
+    const text = data.tips[String(i)];
+    const word = found.token >= 0 && d.words && d.words[found.token - d.wordsFrom];
+    return (found.token >= 0 ? `token ${counted(found.token)}${word ? ` “${word}”` : ""} · ` : "")
+      + `node of ${counted(own)} tokens at depth ${counted(d.depth[i])} · `
+      + `${counted(d.rows[i])} rows · ${counted((d.rows[i] - 1) * own)} tokens saved`
+      + (text ? "\n" + text : "");
   }
 
   function move(a, b) {
-    const span = Math.min(Math.max(b - a, 16), data.cap);
-    x0 = Math.min(Math.max(a, 0), data.cap - span);
-    x1 = x0 + span;
+    const span = Math.min(Math.max(b - a, SHORTEST), data.cap);
+    const from = Math.min(Math.max(a, 0), data.cap - span);
+    if (from === x0 && from + span === x1) return;
+    x0 = from;
+    x1 = from + span;
     root.view = [x0, x1];
     draw();
     clearTimeout(root.settled);
-    root.settled = setTimeout(
-      () => setTriggerValue("moved", [Math.floor(x0), Math.ceil(x1)]), 600);
+    root.settled = setTimeout(() => {
+      const sent = [Math.floor(x0), Math.ceil(x1)];
+      root.sent = String(sent);
+      setTriggerValue("moved", sent);
+    }, SETTLED_MS);
   }
 
   function zoom(factor, px) {
-    const center = x0 + px / scale();
+    const center = viewed().token(px);
     move(center - (center - x0) * factor, center + (x1 - center) * factor);
+  }
+
+  function pick(found) {
+    setTriggerValue("picked", found ? [found.node, found.token] : [-1, -1]);
+  }
+
+  const middle = () => (GUTTER + canvas.clientWidth) / 2;
+  function byKey(action) {
+    root.byKey = true;
+    action();
+    draw();
+    live.textContent = words(at(middle(), height)) || "padding";
   }
 
   let drag = null;
   canvas.onwheel = (event) => {
+    // A page that is being scrolled goes on scrolling when the strip comes under the pointer.
+    const all = x1 - x0 >= data.cap;
+    if (!event.ctrlKey && (root.scrolling || (all && event.deltaY > 0))) return;
     event.preventDefault();
-    zoom(event.deltaY > 0 ? 1.25 : 0.8, event.offsetX);
+    event.stopPropagation();
+    zoom(event.deltaY > 0 ? 1.25 : 0.8, Math.max(event.offsetX, GUTTER));
   };
+  const scrolls = () => {
+    root.scrolling = true;
+    clearTimeout(root.rested);
+    root.rested = setTimeout(() => { root.scrolling = false; }, 300);
+  };
+  if (root.scrolls) window.removeEventListener("wheel", root.scrolls);
+  root.scrolls = scrolls;
+  window.addEventListener("wheel", scrolls, { passive: true });
+
   canvas.onpointerdown = (event) => {
+    root.byKey = false;
     drag = { x: event.offsetX, from: [x0, x1], moved: false };
     canvas.setPointerCapture(event.pointerId);
   };
   canvas.onpointermove = (event) => {
-    if (!drag) return say(event.offsetX, event.offsetY);
-    const shift = (drag.x - event.offsetX) / scale();
+    if (!drag) {
+      const text = words(at(event.offsetX, event.offsetY));
+      return showTip(tip, text, event.offsetX, event.offsetY, canvas.clientWidth);
+    }
     if (Math.abs(drag.x - event.offsetX) > 3) drag.moved = true;
+    const shift = (drag.x - event.offsetX) / viewed().scale;
     if (drag.moved) move(drag.from[0] + shift, drag.from[1] + shift);
   };
   canvas.onpointerup = (event) => {
     const still = drag && !drag.moved;
     drag = null;
-    if (still) setTriggerValue("picked", at(event.offsetX, event.offsetY));
+    if (still) pick(at(event.offsetX, event.offsetY));
   };
   canvas.onpointerleave = () => { tip.hidden = true; };
+  canvas.onblur = () => { root.byKey = false; draw(); };
+  const pan = (share) => move(x0 + (x1 - x0) * share, x1 + (x1 - x0) * share);
+  const near = () => zoom(0.8, middle());
+  const far = () => zoom(1.25, middle());
+  const all = () => move(0, data.cap);
   canvas.onkeydown = (event) => {
-    const span = x1 - x0;
-    const middle = canvas.clientWidth / 2;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     const keys = {
-      "+": () => zoom(0.8, middle), "=": () => zoom(0.8, middle), w: () => zoom(0.8, middle),
-      "-": () => zoom(1.25, middle), s: () => zoom(1.25, middle),
-      ArrowLeft: () => move(x0 - span / 8, x1 - span / 8), a: () => move(x0 - span / 8, x1 - span / 8),
-      ArrowRight: () => move(x0 + span / 8, x1 + span / 8), d: () => move(x0 + span / 8, x1 + span / 8),
-      0: () => move(0, data.cap),
-      Enter: () => setTriggerValue("picked", at(middle, HEIGHT - 2)),
+      "+": near, "=": near, w: near, "-": far, s: far, 0: all, Home: all,
+      ArrowLeft: () => pan(-1 / 8), a: () => pan(-1 / 8),
+      ArrowRight: () => pan(1 / 8), d: () => pan(1 / 8),
+      Enter: () => pick(at(middle(), height)),
     };
-    if (keys[event.key]) {
-      event.preventDefault();
-      keys[event.key]();
-    }
+    if (!keys[event.key]) return;
+    event.preventDefault();
+    byKey(keys[event.key]);
+  };
+  root.querySelector(".near").onclick = near;
+  root.querySelector(".far").onclick = far;
+  root.querySelector(".all").onclick = all;
+  root.querySelector(".chosen").hidden = data.node < 0;
+  root.querySelector(".chosen").onclick = () => {
+    const [a, b] = [d.start[data.node], d.reach[data.node]];
+    move(a - (b - a) * 0.03, b + (b - a) * 0.03);
   };
 
   if (root.observer) root.observer.disconnect();
+  clearInterval(root.theme);
   root.observer = new ResizeObserver(draw);
   root.observer.observe(canvas);
+  root.theme = onThemeChange(root, draw);
   draw();
-  return () => root.observer.disconnect();
+  return () => {
+    root.observer.disconnect();
+    clearInterval(root.theme);
+    clearTimeout(root.settled);
+    window.removeEventListener("wheel", root.scrolls);
+  };
+}
+
+// The arrays of a tree are read once, however often the chosen node or the window changes.
+function read(data, root) {
+  if (root.arrays?.key !== data.tree_key) root.arrays = readArrays(data);
+  const path = decode(data.path, Int32Array);
+  const onPath = new Uint8Array(root.arrays.count);
+  for (const i of path) onPath[i] = 1;
+  return {
+    ...root.arrays, path, onPath, cap: data.cap, node: data.node, token: data.token,
+    words: data.words, wordsFrom: data.words_from,
+  };
+}
+
+function readArrays(data) {
+  const start = decode(data.start, Int32Array);
+  const end = decode(data.end, Int32Array);
+  const level = decode(data.level, Uint16Array);
+  const count = start.length;
+  const lanes = Math.min(level.reduce((a, b) => Math.max(a, b), 0) + 1, LANES);
+  return {
+    key: data.tree_key, start, end, level, count, lanes,
+    reach: decode(data.reach, Int32Array),
+    rows: decode(data.rows, Int32Array),
+    depth: decode(data.depth, Int32Array),
+    trained: data.trained === null ? null : decode(data.trained, Int32Array),
+    used: count ? end[count - 1] : 0,
+    laneOf: (i) => Math.min(level[i], lanes - 1),
+    firstIn(token) {
+      let low = 0, high = count - 1;
+      while (low < high) {
+        const middle = (low + high + 1) >> 1;
+        if (start[middle] <= token) low = middle; else high = middle - 1;
+      }
+      return low;
+    },
+  };
+}
+
+// The tracks from top to bottom. Rows stand on a logarithmic scale, depth on a linear one.
+function layOut(data) {
+  const root = (value, most) => Math.log(1 + value) / Math.log(1 + most);
+  const bands = [{ name: "nodes", height: NODES_HEIGHT, draw: drawNodes }];
+  const add = (name, height, draw, most) => bands.push({ name, height, draw, most });
+  add("rows", 24, (g, v, d, theme, band) => drawProfile(
+    g, v, d, theme, band, (i) => d.rows[i], data.most_rows, root), data.most_rows);
+  add("depth", 24, (g, v, d, theme, band) => drawProfile(
+    g, v, d, theme, band, (i, token) => d.depth[i] + token - d.start[i], data.most_depth,
+    (value, most) => value / most), data.most_depth);
+  if (data.trained !== null) add("trained", 9, drawTrained);
+  if (data.row >= 0) add(`row ${data.row}`, 9, (g, v, d, theme, band) => drawPath(g, v, d, band));
+  add("tokens", 19, drawTokens);
+  let top = AXIS;
+  for (const band of bands) {
+    band.top = top;
+    top += band.height + 6;
+  }
+  return bands;
 }

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tuning.cli import config, rows
+from tuning.cli import config, history, report, rows, sweep
 from tuning.cli.common import Cap, Json, Prompts, RowOptions, Samples, row_options, sentences, show
 from tuning.plan import TuningPlan
 from tuning.workbench import Workbench, batch_rows
@@ -81,3 +81,6 @@ def chain(
 
 rows.register(app)
 config.register(app)
+sweep.register(app)
+history.register(app)
+report.register(app)

@@ -12,12 +12,6 @@ from tuning.batch_picture import BatchPicture, Panel
 from tuning.figures.style import BLUE, ORANGE, styled
 from tuning.points import Mode
 
-TITLES: dict[Mode, str] = {"padded": "Padded", "flat": "Packed flat", "tree": "As trees"}
-"""What each mode is called above its panel."""
-
-LINES: dict[Mode, str] = {"padded": "rows", "flat": "micro-batches", "tree": "trees"}
-"""What a line of each mode is."""
-
 _PARTS = (
     ("first", "computed once", BLUE),
     ("again", "the same prefix, computed again", ORANGE),
@@ -64,7 +58,9 @@ def before_after(picture: BatchPicture, steps: Mapping[Mode, str]) -> go.Figure:
     figure.update_layout(barmode="stack", margin_t=86, legend={"y": 1.16})
     figure.update_xaxes(range=[0, widest], tickformat="~s", nticks=4)
     figure.update_yaxes(range=[tallest, 0], showticklabels=False, showgrid=False)
-    figure.update_annotations(font_size=13, align="left")
+    for col, note in enumerate(figure.layout.annotations, 1):
+        axis = figure.layout["xaxis" if col == 1 else f"xaxis{col}"]
+        note.update(font_size=13, align="left", x=axis.domain[0], xanchor="left")
     return figure
 
 
@@ -72,7 +68,7 @@ def panel_title(panel: Panel, picture: BatchPicture, steps: Mapping[Mode, str]) 
     """Name, lines, tokens computed (exact), and the step's time or that there is none."""
     share = panel.tokens / picture.original_tokens if picture.original_tokens else 1.0
     return (
-        f"<b>{TITLES[panel.mode]}</b> · {panel.lines:,} {LINES[panel.mode]}<br>"
+        f"<b>{panel.title}</b><br>"
         f"{panel.tokens:,} tokens computed ({share:.2f} ×)<br>"
         f"step: {steps.get(panel.mode, 'not measured')}"
     )

@@ -30,8 +30,14 @@ def milliseconds(value: float) -> str:
     return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
 
 
+def with_spread(time: Mapping[str, float]) -> str:
+    """``12.3 ms (11.9–14)``: the median of a phase, and p20–p80."""
+    low, high = (milliseconds(time[f"{p}_ms"]).removesuffix(" ms") for p in ("p20", "p80"))
+    return f"{milliseconds(time['median_ms'])} ({low}–{high})"
+
+
 def attention_bars(rows: Sequence[Mapping[str, Any]]) -> go.Figure:
-    """Forward and backward milliseconds by backend, whiskers from p20 to p80.
+    """Forward and backward milliseconds by backend, p20–p80 behind them.
 
     The fastest is on top, and those without a backward pass at the bottom.
 
@@ -51,18 +57,16 @@ def attention_bars(rows: Sequence[Mapping[str, Any]]) -> go.Figure:
             marker={
                 "color": color,
                 "line": {"width": 0},
-                "pattern": {"shape": hatch, "fgcolor": "rgba(255,255,255,0.5)", "size": 6},
+                "pattern": {
+                    "shape": hatch,
+                    "bgcolor": color,
+                    "fgcolor": "rgba(255,255,255,0.5)",
+                    "size": 6,
+                },
             },
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [t["p80_ms"] - t["median_ms"] for t in times],
-                "arrayminus": [t["median_ms"] - t["p20_ms"] for t in times],
-                "color": GREY,
-                "thickness": 1.5,
-            },
-            text=[milliseconds(t["median_ms"]) for t in times],
-            textposition="auto",
+            text=[with_spread(t) for t in times],
+            textposition="outside",
+            cliponaxis=False,
             customdata=[[t["p20_ms"], t["p80_ms"], t["n"]] for t in times],
             hovertemplate=f"%{{y}}, {phase}: %{{x:,.3g}} ms"
             "<br>p20–p80 %{customdata[0]:,.3g}–%{customdata[1]:,.3g} ms, "
@@ -71,14 +75,20 @@ def attention_bars(rows: Sequence[Mapping[str, Any]]) -> go.Figure:
     names = [backend_name(row["backend"]) for row in timed]
     figure.update_layout(barmode="group", bargap=0.3, bargroupgap=0.06)
     figure.update_layout(legend_traceorder="normal")
-    figure.update_xaxes(title="milliseconds (median)", rangemode="tozero", tickformat=",")
+    longest = max((t["median_ms"] for row in timed for t in _times(row)), default=1.0)
+    # Room for the label behind the longest bar.
+    figure.update_xaxes(title="milliseconds (median)", range=[0, 1.2 * longest], tickformat=",")
     styled(figure, 90 + 62 * max(len(timed), 1))
     figure.update_yaxes(categoryorder="array", categoryarray=names, gridcolor="rgba(0,0,0,0)")
     return figure
 
 
+def _times(row: Mapping[str, Any]) -> list[Mapping[str, float]]:
+    return [row[phase] for phase, _, _ in _PHASES if phase in row]
+
+
 def _total(row: Mapping[str, Any]) -> float:
-    return sum(float(row[phase]["median_ms"]) for phase, _, _ in _PHASES if phase in row)
+    return sum(time["median_ms"] for time in _times(row))
 
 
 def layer_errors(result: Mapping[str, Any]) -> go.Figure:

@@ -29,7 +29,6 @@ def tile_maps(areal: TileMap, ours: TileMap) -> go.Figure:
         1,
         2,
         subplot_titles=("AReaL's order", "depth-first order"),
-        shared_yaxes=True,
         horizontal_spacing=0.04,
     )
     for column, tiles in enumerate((areal, ours), start=1):
@@ -79,8 +78,7 @@ def tile_maps(areal: TileMap, ours: TileMap) -> go.Figure:
     axis = {"range": [0, end], "tickformat": ",d", "showgrid": False, "constrain": "domain"}
     figure.update_xaxes(title="key", **axis)
     figure.update_yaxes(**axis | {"range": [end, 0]})
-    figure.update_yaxes(title="query", col=1)
-    figure.update_yaxes(scaleanchor="x", col=1)
+    figure.update_yaxes(title="query", scaleanchor="x", col=1)
     figure.update_yaxes(scaleanchor="x2", col=2)
     figure.update_layout(margin_t=56, legend_y=1.07)
     return figure

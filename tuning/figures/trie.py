@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import plotly.graph_objects as go
 
 from packing.trie import Trie
@@ -16,7 +17,13 @@ MAX_MARKS = 300
 
 
 @dataclass(frozen=True)
-class _Mark:
+class Mark:
+    """One mark of an icicle: a node, or several small branches folded into one (``node`` -1).
+
+    parent: id of the mark it stands in; tokens: in and below; own: in the node itself
+    depth:  tokens above; folded: branches in it; closed: nodes below it are not drawn
+    """
+
     id: str
     parent: str
     node: int
@@ -32,12 +39,16 @@ def subtree_tokens(trie: Trie, node: int) -> int:
     return int(trie.subtree_end[node] - trie.start[node])
 
 
-def children(trie: Trie) -> dict[int, list[int]]:
-    """Child nodes by parent node; -1 holds the roots."""
-    out: dict[int, list[int]] = {}
-    for node, parent in enumerate(trie.parent.tolist()):
-        out.setdefault(parent, []).append(node)
-    return out
+def children(trie: Trie) -> Callable[[int], npt.NDArray[np.int64]]:
+    """A function from a node (-1: the whole tree) to the nodes right below it, as they stand."""
+    by_parent = np.argsort(trie.parent, kind="stable")
+    parents = trie.parent[by_parent]
+
+    def below(node: int) -> npt.NDArray[np.int64]:
+        first, last = np.searchsorted(parents, [node, node + 1])
+        return by_parent[first:last]
+
+    return below
 
 
 def icicle(
@@ -48,7 +59,7 @@ def icicle(
     read: text of a node's own tokens. The largest branches are drawn first; what does not fit
     into ``max_marks`` stands as one grey mark per parent that says how many nodes it folds.
     """
-    marks = _choose(trie, root, max_marks)
+    marks = choose_marks(trie, root, max_marks)
     levels = {m.node: len(trie.path(m.node)) for m in marks if m.node >= 0}
     base = min(levels.values(), default=0)
     texts = [_label(m, trie, read) for m in marks]
@@ -80,44 +91,63 @@ def icicle(
     return styled(figure, 460, legend=False)
 
 
-def _choose(trie: Trie, root: int, max_marks: int) -> list[_Mark]:
-    """Nodes to draw: always the branch with the most tokens that is still folded."""
-    below = children(trie)
+def choose_marks(
+    trie: Trie,
+    root: int,
+    max_marks: int = MAX_MARKS,
+    max_levels: int | None = None,
+    smallest: float = 0.0,
+) -> list[Mark]:
+    """What to draw below ``root`` (-1: the whole tree): parents before children, root first.
+
+    Always opened next is the branch with the most tokens that is still closed. Branches below
+    ``smallest`` of the root's tokens are folded where there are two or more beside each other;
+    what is deeper than ``max_levels`` below the root stays closed.
+    """
+    below, size = children(trie), trie.subtree_end - trie.start
     if root < 0:
-        first = _Mark("n-1", "", -1, trie.n_tokens, 0, 0)
+        first = Mark("n-1", "", -1, trie.n_tokens, 0, 0)
     else:
         own = int(trie.lengths[root])
-        first = _Mark(f"n{root}", "", root, subtree_tokens(trie, root), own, int(trie.depth[root]))
+        first = Mark(f"n{root}", "", root, subtree_tokens(trie, root), own, int(trie.depth[root]))
     marks = [first]
-    heap = [(-first.tokens, root)]
+    least = smallest * first.tokens
+    heap = [(-first.tokens, root, 0)]
     closed: set[int] = set()
     while heap:
-        _, node = heapq.heappop(heap)
-        inside = sorted(below.get(node, []), key=lambda n: -subtree_tokens(trie, n))
+        _, node, level = heapq.heappop(heap)
+        inside = below(node)
+        inside = inside[np.argsort(-size[inside], kind="stable")]
         room = max_marks - len(marks)
-        if not inside:
+        if not len(inside):
             continue
-        if room <= 0:
+        if room <= 0 or level == max_levels:
             closed.add(node)
             continue
+        large = int((size[inside] >= least).sum())
+        wanted = len(inside) if len(inside) - large < 2 else large
         # A fold takes the last place, so that no branch is left out without a word.
-        shown = inside if len(inside) <= room else inside[: room - 1]
-        for child in sorted(shown):
-            size, own = subtree_tokens(trie, child), int(trie.lengths[child])
-            marks.append(_Mark(f"n{child}", f"n{node}", child, size, own, int(trie.depth[child])))
-            heapq.heappush(heap, (-size, child))
+        shown = inside[:wanted] if wanted + (wanted < len(inside)) <= room else inside[: room - 1]
+        for child in sorted(shown.tolist()):
+            tokens, own = int(size[child]), int(trie.lengths[child])
+            marks.append(Mark(f"n{child}", f"n{node}", child, tokens, own, int(trie.depth[child])))
+            heapq.heappush(heap, (-tokens, child, level + 1))
         hidden = inside[len(shown) :]
-        if hidden:
-            tokens = sum(subtree_tokens(trie, n) for n in hidden)
-            marks.append(_Mark(f"f{node}", f"n{node}", -1, tokens, 0, 0, folded=len(hidden)))
+        if len(hidden):
+            tokens = int(size[hidden].sum())
+            marks.append(Mark(f"f{node}", f"n{node}", -1, tokens, 0, 0, folded=len(hidden)))
     return [replace(m, closed=True) if m.node in closed else m for m in marks]
 
 
-def _label(mark: _Mark, trie: Trie, read: Callable[[int], str]) -> tuple[str, str]:
+def nodes_below(trie: Trie, node: int) -> int:
+    """How many nodes stand below a node."""
+    return int(np.searchsorted(trie.start, trie.subtree_end[node])) - node - 1
+
+
+def _label(mark: Mark, trie: Trie, read: Callable[[int], str]) -> tuple[str, str]:
     if mark.folded:
         return f"+{mark.folded:,} branches", (
-            f"{mark.folded:,} smaller branches, {mark.tokens:,} tokens; "
-            "click the mark to their left to see them"
+            f"{mark.folded:,} smaller branches, {mark.tokens:,} tokens"
         )
     if mark.node < 0:
         return "tree", f"the whole tree: {mark.tokens:,} tokens, {len(trie):,} nodes"
@@ -134,5 +164,4 @@ def _label(mark: _Mark, trie: Trie, read: Callable[[int], str]) -> tuple[str, st
 
 def _below(trie: Trie, node: int) -> str:
     """How many nodes stand below a mark that is drawn closed."""
-    last = int(np.searchsorted(trie.start, trie.subtree_end[node]))
-    return f" (its {last - node - 1:,} nodes below are not drawn: click)"
+    return f" (its {nodes_below(trie, node):,} nodes below are not drawn: click)"

@@ -1,0 +1,146 @@
+// The icicle: marks as elements, so that text is cut where a mark ends and keys walk the tree.
+
+const HEIGHT = 440;
+const GAP = 1;
+const LINE = 15;
+const TEXT_FROM = 13; // pixels of height from which a mark shows text
+
+export default function (component) {
+  const { data, parentElement, setTriggerValue } = component;
+  const root = parentElement.querySelector(".icicle");
+  const box = root.querySelector(".marks");
+  const tip = root.querySelector(".tip");
+  box.setAttribute("aria-label", data.label);
+  const began = performance.now();
+  let theme = themeOf(root);
+  const hadFocus = box.contains(box.getRootNode().activeElement);
+
+  const marks = data.marks.map((mark) => ({ ...mark, inside: [], level: 0, top: 0, height: HEIGHT }));
+  marks.forEach((mark, i) => { if (i) marks[mark.in].inside.push(i); });
+  // Parents come before children: one pass lays everything out.
+  marks.forEach((mark) => {
+    let top = mark.top;
+    for (const i of mark.inside) {
+      const child = marks[i];
+      child.level = mark.level + 1;
+      child.top = top;
+      child.height = (mark.height * child.tokens) / mark.tokens;
+      top += child.height;
+    }
+  });
+  const deepest = Math.max(...marks.map((mark) => mark.level)) + 1;
+  const columns = Math.max(deepest, 4);
+
+  const elements = marks.map((mark, i) => {
+    const element = document.createElement("div");
+    element.className = "mark" + (mark.folded ? " fold" : "") + (mark.path ? " path" : "")
+      + (i === 0 && mark.node >= 0 ? " chosen" : "");
+    const height = Math.max(mark.height - GAP, 1);
+    const lines = Math.max(Math.floor((height - 1) / LINE), 1);
+    element.style.left = (100 * mark.level) / columns + "%";
+    element.style.width = `calc(${100 / columns}% - ${GAP}px)`;
+    element.style.top = mark.top + "px";
+    element.style.height = height + "px";
+    paint(element, mark);
+    if (height >= TEXT_FROM) {
+      // Whole lines only: a line cut through its middle cannot be read.
+      const inner = document.createElement("div");
+      inner.style.maxHeight = lines * LINE + "px";
+      inner.style.overflow = "hidden";
+      inner.style.lineHeight = Math.min(height - 1, LINE) + "px";
+      inner.textContent = label(mark);
+      element.append(inner);
+    }
+    element.setAttribute("role", "treeitem");
+    element.setAttribute("aria-level", mark.level + 1);
+    element.setAttribute("aria-label", words(mark));
+    element.setAttribute("aria-selected", i === 0);
+    element.tabIndex = i === 0 ? 0 : -1;
+    element.onclick = () => open(i);
+    element.onpointermove = (event) => tell(mark, event.clientX, event.clientY);
+    element.onfocus = () => {
+      if (!element.matches(":focus-visible")) return;
+      const at = element.getBoundingClientRect();
+      tell(mark, at.left, at.top + 8);
+    };
+    element.onblur = () => { tip.hidden = true; };
+    return element;
+  });
+  box.replaceChildren(...elements);
+  box.onpointerleave = () => { tip.hidden = true; };
+  box.onkeydown = (event) => {
+    const i = elements.indexOf(box.getRootNode().activeElement);
+    if (i < 0) return;
+    const beside = i ? marks[marks[i].in].inside : [0];
+    const keys = {
+      ArrowRight: () => focus(marks[i].inside[0]), ArrowLeft: () => focus(i ? marks[i].in : -1),
+      ArrowDown: () => focus(beside[beside.indexOf(i) + 1]),
+      ArrowUp: () => focus(beside[beside.indexOf(i) - 1]),
+      Enter: () => open(i), " ": () => open(i), Backspace: () => open(0),
+    };
+    if (!keys[event.key]) return;
+    event.preventDefault();
+    keys[event.key]();
+  };
+  if (hadFocus) elements[0].focus({ preventScroll: true });
+  tip.hidden = true;
+  clearInterval(root.theme);
+  root.theme = onThemeChange(root, () => {
+    theme = themeOf(root);
+    elements.forEach((element, i) => paint(element, marks[i]));
+  });
+  root.dataset.drawMs = (performance.now() - began).toFixed(1);
+  root.dataset.root = data.root;
+  return () => clearInterval(root.theme);
+
+  function focus(i) {
+    if (i === undefined || i < 0) return;
+    elements.forEach((element, n) => { element.tabIndex = n === i ? 0 : -1; });
+    elements[i].focus({ preventScroll: true });
+  }
+
+  // The leftmost mark leads up, a fold to its parent, any other mark into itself.
+  function open(i) {
+    const mark = marks[i];
+    if (i === 0) {
+      if (data.up > -2) setTriggerValue("picked", data.up);
+      return;
+    }
+    const target = mark.folded ? marks[mark.in].node : mark.node;
+    if (target !== data.root) setTriggerValue("picked", target);
+  }
+
+  function paint(element, mark) {
+    if (mark.folded || mark.node < 0) {
+      element.style.background = theme.mode === "dark" ? "#2c353c" : "#dedbd0";
+      element.style.color = theme.text;
+      return;
+    }
+    const step = Math.min(mark.level - (data.root < 0 ? 1 : 0), theme.depths.length - 1);
+    element.style.background = theme.depths[step];
+    element.style.color = step < theme.whiteText ? "#ffffff" : "#10231c";
+  }
+
+  function label(mark) {
+    if (mark.folded) return `+${counted(mark.folded)} branches`;
+    if (mark.node < 0) return `the whole tree\n${counted(mark.tokens)} tokens`;
+    return mark.text || " ";
+  }
+
+  function words(mark) {
+    if (mark.folded) {
+      return `${counted(mark.folded)} smaller branches, ${counted(mark.tokens)} tokens together`;
+    }
+    if (mark.node < 0) return `The whole tree: ${counted(mark.tokens)} tokens`;
+    return `${counted(mark.own)} tokens at depth ${counted(mark.depth)} · `
+      + `${counted(mark.rows)} rows · ${counted((mark.rows - 1) * mark.own)} tokens saved · `
+      + `${counted(mark.tokens)} in and below`
+      + (mark.closed ? ` · ${counted(mark.closed)} nodes below are not drawn: click` : "");
+  }
+
+  function tell(mark, x, y) {
+    const frame = root.getBoundingClientRect();
+    showTip(tip, words(mark) + (mark.text ? "\n" + mark.text : ""),
+      x - frame.left, y - frame.top, frame.width);
+  }
+}

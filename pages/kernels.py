@@ -1,0 +1,46 @@
+"""Kernels: tree attention on the user's own tree, proven right and timed, by every backend."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from packing.packers.areal import RowTooLong
+from pages import state
+from pages.components import data, help_panel, kernel_jobs
+from pages.components.kernel_parts import (
+    draw_compile_table,
+    draw_proof,
+    draw_settings,
+    draw_tiles,
+)
+from pages.components.kernel_table import draw_runs
+
+bench = data.bench()
+plan = state.plan()
+
+st.title("Kernels", anchor=False)
+st.caption(
+    "Tree attention computes a shared prefix once. Here it runs on your own tree: first whether it "
+    "gives what the rows would give one by one, then how fast each way of computing it is."
+)
+try:
+    forest = bench.forest(plan.max_tokens_per_mb, plan.packer)
+except RowTooLong as error:
+    st.error(str(error), icon=":material/block:")
+    st.page_link("packing.py", label="Choose a larger max_tokens_per_mb on the Packing page")
+    st.stop()
+if not len(forest):
+    st.info("All rows are empty: there is no tree. Choose other data on the Dataset page.")
+    st.stop()
+tree = min(max(state.view("tree"), 0), len(forest) - 1)
+trie = forest.tree(tree)
+
+active = kernel_jobs.running()
+busy = {view.kind for view in active}
+kernel_jobs.draw_activity(active)
+draw_proof(bench, plan, kernel_jobs.newest("equivalence", bench), "equivalence" in busy)
+draw_settings(bench, plan, trie, tree, len(forest), "kernels" in busy)
+draw_runs(plan, tree, kernel_jobs.newest("kernels", bench, tree))
+draw_tiles(trie, tree, bench.rows.fingerprint, plan)
+draw_compile_table()
+help_panel.draw("block efficiency", "trie", "max_tokens_per_mb")

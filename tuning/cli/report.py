@@ -1,0 +1,122 @@
+"""``report``, ``save``, ``import`` and ``compare``: results to show, carry and set together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuning.cli.common import Json, sentences, show
+
+if TYPE_CHECKING:
+    from tuning.workspace import Workspace
+
+What = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLAN_OR_RUN",
+        help="A workspace file, a run of the history, or a JSON file that `sweep --json` printed.",
+    ),
+]
+Out = Annotated[Path, typer.Option("-o", "--output", help="The file to write.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(report)
+    app.command()(save)
+    app.command("import")(take_in)
+    app.command()(compare)
+
+
+def report(
+    what: What,
+    output: Out,
+    tables: Annotated[Path | None, typer.Option(help="Also each table as CSV, here.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Also each figure as SVG, here.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Your AReaL config, for the doctor.")] = None,
+    with_text: Annotated[
+        bool, typer.Option("--with-text", help="Show text of the dataset where sharing breaks.")
+    ] = False,
+) -> None:
+    """One HTML file to show a team: the pick, why, before and after, evidence, config."""
+    from tuning.report import render_report, write_figures, write_tables
+
+    with sentences():
+        workspace = found(what)
+        text = config.read_text(encoding="utf-8") if config else ""
+        output.write_text(render_report(workspace, text, with_text), encoding="utf-8")
+        written = [output]
+        if tables is not None:
+            written += write_tables(workspace, tables)
+        if figures is not None:
+            written += write_figures(workspace, figures)
+        for path in written:
+            typer.echo(str(path))
+
+
+def save(
+    what: What,
+    output: Out,
+    rows: Annotated[bool, typer.Option("--rows", help="Also the rows, as token ids.")] = False,
+) -> None:
+    """A workspace file: plan, points, sweep and counted figures, to open on another machine."""
+    from tuning.workspace_file import save_workspace
+
+    with sentences():
+        save_workspace(output, found(what), rows)
+        typer.echo(str(output))
+
+
+def take_in(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A workspace file.")],
+    as_json: Json = False,
+) -> None:
+    """Add a workspace file's points to the history here, and its rows where they came along."""
+    from urllib.parse import urlencode
+
+    from tuning.store import Store
+    from tuning.workspace_file import open_workspace
+
+    with sentences():
+        workspace = open_workspace(file)
+        new = workspace.keep(Store())
+        plan = workspace.plan_here()
+        show(
+            {
+                "points": len(workspace.points),
+                "new points": new,
+                "fingerprint": workspace.fingerprint,
+                "link": "/?" + urlencode(plan.to_query()),
+            },
+            as_json,
+        )
+
+
+def compare(a: What, b: What, as_json: Json = False) -> None:
+    """Two workspaces, runs or sweeps: the same measures side by side, and their differences."""
+    from tuning.compare import compare as compared
+    from tuning.compare import side_of
+
+    with sentences():
+        result = compared(side_of(found(a), a), side_of(found(b), b))
+        if as_json:
+            typer.echo(json.dumps(result.to_json()))
+        else:
+            typer.echo(result.text())
+
+
+def found(what: str) -> Workspace:
+    """What PLAN_OR_RUN names. Raises WorkspaceError where it names nothing."""
+    from tuning.store import Store
+    from tuning.workspace import Workspace
+    from tuning.workspace_file import open_workspace, read_sweep_file
+
+    path = Path(what)
+    if not path.is_file():
+        return Workspace.of_run(what, Store())
+    if path.suffix != ".json":
+        return open_workspace(path)
+    plan, sweep = read_sweep_file(path)
+    return Workspace.of_plan(plan, sweep, Store())

@@ -1,0 +1,227 @@
+"""``sweep`` and ``measure``: real training steps from a terminal, into the same history."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+
+from tuning.cli.common import Json, Prompts, RowOptions, Samples, row_options, sentences, show
+from tuning.plan import Dispatch, Dtype, Packer, PlanError, TuningPlan
+
+if TYPE_CHECKING:
+    from tuning.jobs import JobView
+
+_LOOK_S = 0.2
+
+Model = Annotated[
+    str, typer.Option(help="A preset, a config.json, a folder that holds one, or a Hub id.")
+]
+Device = Annotated[
+    str,
+    typer.Option(help="cpu, cuda:0 …; or a GPU to estimate for, such as h100-80 or a100-80."),
+]
+DtypeOption = Annotated[str, typer.Option(help="float32 or bfloat16.")]
+Checkpointing = Annotated[
+    bool, typer.Option("--gradient-checkpointing", help="Recompute activations.")
+]
+Memory = Annotated[float, typer.Option(help="Memory budget in GiB; 0: what the device has.")]
+Ranks = Annotated[int, typer.Option(help="Data-parallel ranks.")]
+Minibatches = Annotated[int, typer.Option(help="PPO minibatches of an update.")]
+PackerOption = Annotated[str, typer.Option(help="areal or prefix-aware.")]
+Mode = Annotated[str, typer.Option(help="controller or spmd.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(sweep)
+    app.command()(measure)
+
+
+@row_options
+def sweep(
+    options: RowOptions,
+    model: Model = "tiny",
+    device: Device = "cpu",
+    budget: Annotated[str, typer.Option(help="Time: 90s, 10m, 1h.")] = "10m",
+    caps: Annotated[str, typer.Option(help="Caps, separated by commas; default: chosen.")] = "",
+    dtype: DtypeOption = "float32",
+    gradient_checkpointing: Checkpointing = False,
+    memory: Memory = 0.0,
+    dp: Ranks = 1,
+    ppo_n_minibatches: Minibatches = 1,
+    mode: Mode = "controller",
+    packer: PackerOption = "areal",
+    prompts: Prompts = 0,
+    samples: Samples = 0,
+    as_json: Json = False,
+) -> None:
+    """Measure steps over the range of max_tokens_per_mb and pick one; known points are reused."""
+    with sentences():
+        plan = _plan(
+            options,
+            model=model,
+            device=device,
+            dtype=dtype,
+            gradient_checkpointing=gradient_checkpointing,
+            memory_budget_gib=memory,
+            dp_size=dp,
+            ppo_n_minibatches=ppo_n_minibatches,
+            dispatch=mode,
+            packer=packer,
+            prompts_per_step=prompts,
+            samples_per_prompt=samples,
+            caps=_whole_numbers(caps),
+        )
+        budget_s = seconds_of(budget)
+        job = _followed("sweep", options, plan, {"budget_s": budget_s}, 2 * budget_s + 600)
+        event = job.last("result")
+        if event is None:
+            raise RuntimeError("the sweep ended without a result")
+        result: dict[str, Any] = dict(event["result"])
+        if as_json:
+            show(result, True)
+        else:
+            _table(result)
+
+
+@row_options
+def measure(
+    options: RowOptions,
+    cap: Annotated[int, typer.Option("--cap", help="max_tokens_per_mb.")],
+    model: Model = "tiny",
+    device: Device = "cpu",
+    way: Annotated[str, typer.Option(help="tree, flat, padded, or all.")] = "tree",
+    budget: Annotated[str, typer.Option(help="Time: 90s, 10m, 1h.")] = "10m",
+    dtype: DtypeOption = "float32",
+    gradient_checkpointing: Checkpointing = False,
+    memory: Memory = 0.0,
+    dp: Ranks = 1,
+    ppo_n_minibatches: Minibatches = 1,
+    mode: Mode = "controller",
+    packer: PackerOption = "areal",
+    prompts: Prompts = 0,
+    samples: Samples = 0,
+    as_json: Json = False,
+) -> None:
+    """Time training steps at one cap, whatever the history knows."""
+    with sentences():
+        plan = _plan(
+            options,
+            max_tokens_per_mb=cap,
+            model=model,
+            device=device,
+            dtype=dtype,
+            gradient_checkpointing=gradient_checkpointing,
+            memory_budget_gib=memory,
+            dp_size=dp,
+            ppo_n_minibatches=ppo_n_minibatches,
+            dispatch=mode,
+            packer=packer,
+            prompts_per_step=prompts,
+            samples_per_prompt=samples,
+        )
+        budget_s = seconds_of(budget)
+        arguments = {"budget_s": budget_s, "mode": way}
+        job = _followed("measure", options, plan, arguments, 2 * budget_s + 600)
+        points = [event["point"] for event in job.events if event["type"] == "point"]
+        if as_json:
+            show({"points": points}, True)
+            return
+        for point in points:
+            mode_name = str(point["question"]["mode"])
+            seconds = f"{point['step_s']:.3f} s a step" if point["step_s"] else ""
+            words = [mode_name, point["outcome"], seconds, point["message"]]
+            typer.echo(" · ".join(str(word) for word in words if word))
+
+
+def seconds_of(text: str) -> float:
+    """``90s``, ``10m``, ``1h``, or plain seconds. Raises ValueError."""
+    unit = {"s": 1, "m": 60, "h": 3600}.get(text[-1:], 0)
+    try:
+        seconds = float(text[:-1]) * unit if unit else float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e7:
+        raise ValueError(f"--budget {text}: write a time such as 90s, 10m or 1h")
+    return seconds
+
+
+def _whole_numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        raise ValueError(f"--caps {text}: write whole numbers, such as 4096,8192") from None
+
+
+def _plan(options: RowOptions, **fields: Any) -> TuningPlan:
+    """Raises PlanError naming what keeps it from being run."""
+    choices = {"dtype": Dtype, "dispatch": Dispatch, "packer": Packer}
+    for name, choice in choices.items():
+        if fields[name] not in get_args(choice):
+            raise PlanError(f"{name} is {fields[name]!r}; choose {' or '.join(get_args(choice))}.")
+    plan = TuningPlan(source=options.spec(), **fields)
+    if problems := plan.problems():
+        raise PlanError(" ".join(problems))
+    return plan
+
+
+def _followed(
+    kind: str,
+    options: RowOptions,
+    plan: TuningPlan,
+    arguments: Mapping[str, Any],
+    timeout_s: float,
+) -> JobView:
+    """Run a job to its end, its progress on standard error; Ctrl-C stops it."""
+    from tuning.jobs import Jobs
+    from tuning.workbench import batch_rows
+
+    everything = options.read()
+    rows = batch_rows(everything, plan)
+    if not len(rows):
+        raise ValueError("there are no rows in this batch")
+    jobs = Jobs()
+    longest = min(everything.longest, plan.max_new_tokens or everything.longest)
+    job = jobs.start(kind, plan, rows, {"longest_row": longest} | dict(arguments), timeout_s)
+    said = ""
+    try:
+        while (view := jobs.view(job)).active:
+            if view.message != said:
+                said = view.message
+                typer.echo(said, err=True)
+            time.sleep(_LOOK_S)
+    except KeyboardInterrupt:
+        jobs.cancel(job)
+        raise RuntimeError("stopped; what was measured is kept, the same command goes on") from None
+    if view.state != "done":
+        raise RuntimeError(f"{view.message} (log: {jobs.folder / job / 'log.txt'})")
+    return view
+
+
+def _table(result: Mapping[str, Any]) -> None:
+    """The sweep as lines for a terminal."""
+    typer.echo(f"{result['model']} on {result['machine']}")
+    typer.echo(f"{'cap':>10} {'trees':>7} {'ratio':>7} {'paid':>7} {'step':>10}  kind")
+    rows = [("", one) for one in result["points"]]
+    rows += [(name, one) for name, one in result["baselines"].items() if one]
+    for name, one in rows:
+        paid = one["padded_token_ratio"]
+        step = f"{one['step_s']:.3f} s" if one["step_s"] else "-"
+        kind = one["step_kind"] or ("does not fit" if one["fits"] is False else "not measured")
+        known = f" (known from {one['known_from']})" if one["known_from"] else ""
+        typer.echo(
+            f"{name or format(one['max_tokens_per_mb'], ','):>10} {one['n_trees']:>7,} "
+            f"{one['tree_token_ratio']:>7.3f} {paid if paid is None else format(paid, '.3f'):>7} "
+            f"{step:>10}  {kind}{known}"
+        )
+    if result["holdout_error"] is not None:
+        typer.echo(f"cost model: {result['holdout_error']:.1%} median error on points left out")
+    pick = result["pick"]
+    if pick:
+        for line in (pick["reason"], pick["runner_up"], *pick["advice"]):
+            if line:
+                typer.echo(line)
+    for note in result["notes"]:
+        typer.echo(note)

@@ -1,0 +1,77 @@
+"""The report's config, and what the doctor says of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from packing.prefixes import PrefixOrder
+from tuning.doctor import ConfigError, check
+from tuning.evidence import evidence_of
+from tuning.export import Evidence, ExportError, render
+from tuning.report.escape import esc
+from tuning.report.markup import bullets, code, paragraph, section
+from tuning.workbench import Workbench
+from tuning.workspace import Workspace
+
+
+def config_section(workspace: Workspace) -> tuple[str, str]:
+    """The config section, and the standalone config that the doctor looks at."""
+    plan, pick = workspace.plan, workspace.sweep.pick if workspace.sweep else None
+    if pick is not None and pick.mode != "tree":
+        text = (
+            "Leave enable_tree_training off. "
+            f"max_tokens_per_mb {pick.max_tokens_per_mb:,} is what {pick.mode} rows were timed at."
+        )
+        return section("Config", paragraph(text)), ""
+    rests_on = _evidence(workspace)
+    try:
+        fragment = render(plan, rests_on, form="fragment")
+        whole = render(plan, rests_on, form="yaml")
+    except ExportError as error:
+        return section("Config", paragraph(f"Nothing is exported: {error}")), ""
+    return section(
+        "Config", paragraph("For AReaL, to be merged into a config:"), code(fragment)
+    ), whole
+
+
+def _evidence(workspace: Workspace) -> Evidence:
+    points = [one.point for one in workspace.points]
+    batch = workspace.batch
+    if workspace.rows is None or batch is None or batch.refused:
+        return Evidence(date=workspace.made_at[:10])
+    bench = Workbench(workspace.rows, PrefixOrder.of(workspace.rows))
+    found = evidence_of(bench, workspace.plan, points, date=workspace.made_at[:10])
+    packed = next(p for p in batch.packed if p.packer == workspace.plan.packer)
+    counted = {
+        "trees": packed.trees,
+        "tree_token_ratio": packed.tree_token_ratio,
+        "padded_token_ratio": packed.padded_token_ratio,
+        "longest row": batch.longest,
+    }
+    return replace(found, packing=counted)
+
+
+def doctor_section(workspace: Workspace, user_config: str, own_config: str) -> str:
+    """Findings of the user's config where one is given, else of the exported one."""
+    text = user_config or own_config
+    if not text:
+        return ""
+    what = "the config given" if user_config else "the config above"
+    try:
+        report = check(text, workspace.rows, memory_budget_gib=workspace.plan.memory_budget_gib)
+    except ConfigError as error:
+        return section("Doctor", paragraph(f"Looked at {what}: {error}"))
+    parts = [paragraph(f"Looked at {what}. {report.verdict}")]
+    if not report.tree_on:
+        parts.append(paragraph(report.verdict_if_on))
+    for one in report.if_turned_on:
+        where = f"line {one.line}: " if one.line else ""
+        parts.append(
+            f"<h3>{esc(one.severity)}</h3>"
+            + paragraph(where + one.problem)
+            + (paragraph(f"AReaL: “{one.says}”", "sub") if one.says else "")
+            + paragraph(f"Shows {one.when}. Mend: {one.mend}")
+        )
+    if report.not_checked:
+        parts += ["<h3>Not checked</h3>", bullets(report.not_checked)]
+    return section("Doctor", *parts)

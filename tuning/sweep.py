@@ -1,0 +1,222 @@
+"""The sweep: real steps at the caps that matter, a cost model for the others, and the pick.
+
+Notable:
+- ends first, then around the best predicted: each measured step refits the model; the fastest few
+  and the best rival without trees are timed again in turn at the end
+- what the history knows is not measured again, so a sweep that was stopped goes on where it was
+- a step that cannot be timed whole within the budget is run in part and stays an estimate
+- a point is kept the moment it is measured; the result so far follows it
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from tuning.candidates import LEAST_CANDIDATES, candidate_caps, counted
+from tuning.points import Mode, Point
+from tuning.recommend import advice_for
+from tuning.roofline import estimate_sweep, gpu_named
+from tuning.sweep_board import Board
+from tuning.sweep_result import SweepResult
+
+if TYPE_CHECKING:
+    from tuning.measurement import Bench
+    from tuning.worker import Task
+
+DEFAULT_BUDGET_S = 600.0
+# parts of the budget: what a whole step may take of what is left, or of all for the baselines
+_STEP_PART = 0.35
+_LEAST_STEP_PART = 0.05
+_BASELINE_PARTS: dict[Mode, float] = {"flat": 0.25, "padded": 0.1}
+_RUN_OFF_PART = 0.25
+_RUN_OFF_TREES = 3
+_MOST_ROUNDS = 5
+_CLOSE = 2.0
+_CRASHES = 2
+_MANY_BEYOND = 3
+
+
+def run(task: Task) -> str:
+    """A job of kind "sweep"; arguments: ``budget_s``, ``longest_row`` of all the data."""
+    longest = int(task.arguments.get("longest_row", 0))
+    gpu = gpu_named(task.plan.device)
+    if gpu is not None:
+        task.emit("progress", message=f"estimating for {gpu.name}")
+        return _told(task, estimate_sweep(task.rows, task.plan, gpu, longest))
+    from tuning.measurement import Bench
+
+    task.emit("progress", message="building the model, packing every candidate")
+    bench = Bench(task.plan, task.rows)
+    bench.memory.enforce()
+    budget_s = float(task.arguments.get("budget_s", DEFAULT_BUDGET_S))
+    return Sweep(task, bench, budget_s, longest).run()
+
+
+def _told(task: Task, result: SweepResult) -> str:
+    task.emit("result", result=result.to_json())
+    return result.pick.reason if result.pick else "no candidate could be timed"
+
+
+class Sweep:
+    """One sweep under way on one device."""
+
+    def __init__(self, task: Task, bench: Bench, budget_s: float, longest_row: int = 0) -> None:
+        self._task, self._bench, self._budget_s = task, bench, budget_s
+        self._deadline = time.monotonic() + budget_s
+        self._longest_row = longest_row
+        self.board = Board(
+            {},
+            {},
+            bench.memory.budget,
+            bench.bench.rows.n_tokens,
+            max(bench.bench.smallest_cap, longest_row),
+            bench.model.description,
+            bench.question("tree", 0).machine,
+            bench.notes,
+        )
+        self._consider(candidate_caps(bench.bench, task.plan, longest_row))
+
+    def _consider(self, caps: list[int]) -> None:
+        """Count each cap's trees, and what its step's time depends on."""
+        board, bench = self.board, self._bench
+        board.candidates = {
+            cap: board.candidates.get(cap) or counted(bench.bench, self._task.plan, cap)
+            for cap in caps
+        }
+        board.features = {
+            cap: board.features.get(cap) or bench.share("tree", cap).features
+            for cap, one in board.candidates.items()
+            if not one.refused
+        }
+
+    def _narrow(self) -> None:
+        """Spread the candidates over what fits, where memory ends well before the range does."""
+        board, plan = self.board, self._task.plan
+        largest = board.memory().largest
+        beyond = [cap for cap in board.features if largest is not None and cap > largest]
+        if plan.caps or len(beyond) < _MANY_BEYOND:
+            return
+        caps = candidate_caps(self._bench.bench, plan, self._longest_row, largest)
+        self._consider(sorted({*caps, *board.trees(), min(beyond)}))
+
+    def run(self) -> str:
+        """All of it; returns the pick's reason."""
+        board = self.board
+        _told(self._task, board.result())
+        if board.features:
+            self._ask("tree", min(board.features))
+            fitting = [c for c in board.features if board.memory().fits(c) is not False]
+            self._ask("tree", max(fitting, default=max(board.features)))
+            self._narrow()
+            for mode, part in _BASELINE_PARTS.items():
+                self._ask(mode, self._baseline_cap(), self._budget_s * part)
+            while (cap := self._next_cap()) is not None and self._affordable(cap):
+                self._ask("tree", cap)
+            self._run_off()
+            plan, points = self._task.plan, board.result().points
+            board.advice = tuple(advice_for(self._bench.bench, plan, points))
+        return _told(self._task, board.result(finished=True))
+
+    def _ask(self, mode: Mode, cap: int, limit_s: float | None = None) -> None:
+        """Answer from the history, or measure; the limit is what a whole step may take."""
+        if limit_s is None:
+            limit_s = max(self._left() * _STEP_PART, self._budget_s * _LEAST_STEP_PART)
+        question, store = self._bench.question(mode, cap), self._task.store
+        known = store.answer(question.key)
+        if known is not None and (known.outcome != "estimated" or (known.step_s or 0) > limit_s):
+            self._keep(mode, cap, known, known=True)
+            return
+        crashes = store.crashes(question.key)
+        if crashes >= _CRASHES:
+            message = f"not tried again: its worker died {crashes} times"
+            self._keep(mode, cap, Point(question, "crashed", message=message), known=True)
+            return
+        self._task.asking(Point(question, "crashed"))
+        wanted = max(LEAST_CANDIDATES - len(self.board.answers), 1) + 2
+        name = f"cap {cap:,}" if mode == "tree" else f"{mode} rows"
+
+        def progress(repeat: int, of: int) -> None:
+            self._say(f"{name} · " + (f"repeat {repeat} of {of}" if repeat else "warm-up"))
+
+        point = self._bench.measure(mode, cap, limit_s, self._left() / wanted, progress)
+        self._keep(mode, cap, point)
+
+    def _keep(self, mode: Mode, cap: int, point: Point, known: bool = False) -> None:
+        self.board.answers[mode, cap] = (point, known)
+        self._task.answer(point, known)
+        _told(self._task, self.board.result())
+
+    def _next_cap(self) -> int | None:
+        """The best predicted, or its neighbours, or any, until enough is measured."""
+        board = self.board
+        done, memory = board.trees(), board.memory()
+        left = [
+            cap
+            for cap in board.features
+            if cap not in done and not board.ran_out_below(cap) and memory.fits(cap) is not False
+        ]
+        if not left:
+            return None
+        timed = board.timed()
+        if len(timed) < 3:
+            middle = (min(board.features) * max(board.features)) ** 0.5
+            return min(left, key=lambda cap: abs(cap - middle))
+        expected = {cap: board.expected_s(cap) for cap in left} | timed
+        best = min(expected, key=lambda cap: (expected[cap], cap))
+        if best in left:
+            return best
+        order = sorted(expected)
+        place = order.index(best)
+        beside = [cap for cap in order[max(place - 1, 0) : place + 2] if cap in left]
+        if not beside and len(done) >= LEAST_CANDIDATES:
+            return None
+        return min(beside or left, key=lambda cap: expected[cap])
+
+    def _affordable(self, cap: int) -> bool:
+        """Whether there is time for a step and for the run-off; the first step is always tried."""
+        left = self._left() - self._budget_s * _RUN_OFF_PART
+        return not self.board.timed() or self.board.expected_s(cap) <= left
+
+    def _run_off(self) -> None:
+        """The fastest few and their rival again, in turn: a busy spell then decides nothing.
+
+        Whole steps only; what is left of the budget, and at most five rounds.
+        """
+        answers = self.board.answers
+        whole = {k: p for k, (p, _) in answers.items() if p.outcome == "measured" and p.step_s}
+        ranked = sorted(whole, key=lambda key: whole[key].step_s or 0.0)
+        trees = [key for key in ranked if key[0] == "tree"][:_RUN_OFF_TREES]
+        rivals = [key for key in ranked if key[0] != "tree"][:1]
+        if not trees:
+            return
+        limit_s = _CLOSE * (whole[trees[0]].step_s or 0.0)
+        keys = [key for key in trees + rivals if (whole[key].step_s or 0.0) <= limit_s]
+        round_s = sum(whole[key].step_s or 0.0 for key in keys)
+        rounds = min(int(self._left() / round_s), _MOST_ROUNDS)
+        if len(keys) < 2 or rounds < 2 or all(answers[key][1] for key in keys):
+            return
+
+        def progress(number: int, of: int) -> None:
+            self._say(f"the fastest {len(keys)} in turn · round {number} of {of}")
+
+        points = self._bench.in_turn([whole[key] for key in keys], rounds, progress)
+        for (mode, cap), point in zip(keys, points, strict=True):
+            self._keep(mode, cap, point)
+
+    def _baseline_cap(self) -> int:
+        """What is run today: the plan's cap where rows fit it, else the smallest that works."""
+        return max(self._task.plan.max_tokens_per_mb, min(self.board.features))
+
+    def _left(self) -> float:
+        return self._deadline - time.monotonic()
+
+    def _say(self, doing: str) -> None:
+        left = max(self._left(), 0.0)
+        self._task.emit("progress", message=f"{doing} · {_about(left)}", left_s=left)
+
+
+def _about(seconds: float) -> str:
+    if seconds < 90:
+        return f"about {max(round(seconds, -1), 10):.0f} s left"
+    return f"about {seconds / 60:.0f} min left"
