@@ -37,6 +37,9 @@ State = Literal["queued", "running", "done", "failed", "cancelled", "died"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled", "died")
 _ROOT = Path(__file__).resolve().parents[1]
 _GRACE_S = 1.0
+_children: dict[Path, subprocess.Popen[bytes]] = {}
+"""Workers of this process by job folder: whoever asks first reaps them."""
+
 _START_S = 10.0
 
 
@@ -74,7 +77,6 @@ class Jobs:
     def __init__(self, folder: Path | None = None, store: Store | None = None) -> None:
         self.folder = folder or jobs_folder()
         self.store = store or Store()
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(
         self,
@@ -111,7 +113,7 @@ class Jobs:
                 env={"OMP_WAIT_POLICY": "PASSIVE"} | os.environ,
                 start_new_session=True,
             )
-        self._children[job] = child
+        _children[folder] = child
         (folder / "process.json").write_text(json.dumps(_identity(child.pid)))
         return job
 
@@ -177,7 +179,7 @@ class Jobs:
         return self.view(job)
 
     def _alive(self, job: str) -> bool:
-        child = self._children.get(job)
+        child = _children.get(self.folder / job)
         if child is not None:
             return child.poll() is None
         identity = _read_json(self.folder / job / "process.json")
@@ -204,7 +206,7 @@ class Jobs:
         return "died", self._death(job)
 
     def _death(self, job: str) -> str:
-        child = self._children.get(job)
+        child = _children.get(self.folder / job)
         code = None if child is None else child.returncode
         log = (self.folder / job / "log.txt").read_text(errors="replace").strip().splitlines()
         if code is not None and code < 0:

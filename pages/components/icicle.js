@@ -3,7 +3,7 @@
 const HEIGHT = 440;
 const GAP = 1;
 const LINE = 15;
-const TEXT_FROM = 13; // pixels of height from which a mark shows text
+const TEXT_FROM = 14; // pixels of height from which a mark shows text
 
 export default function (component) {
   const { data, parentElement, setTriggerValue } = component;
@@ -36,7 +36,7 @@ export default function (component) {
     element.className = "mark" + (mark.folded ? " fold" : "") + (mark.path ? " path" : "")
       + (i === 0 && mark.node >= 0 ? " chosen" : "");
     const height = Math.max(mark.height - GAP, 1);
-    const lines = Math.max(Math.floor((height - 1) / LINE), 1);
+    const lines = Math.max(Math.floor((height - 2) / LINE), 1);
     element.style.left = (100 * mark.level) / columns + "%";
     element.style.width = `calc(${100 / columns}% - ${GAP}px)`;
     element.style.top = mark.top + "px";
@@ -47,7 +47,7 @@ export default function (component) {
       const inner = document.createElement("div");
       inner.style.maxHeight = lines * LINE + "px";
       inner.style.overflow = "hidden";
-      inner.style.lineHeight = Math.min(height - 1, LINE) + "px";
+      inner.style.lineHeight = Math.min(height - 2, LINE) + "px";
       inner.textContent = label(mark);
       element.append(inner);
     }

@@ -25,7 +25,7 @@ _CSS = """
 .icicle { position: relative; font: 12px/15px var(--st-font); }
 .marks { position: relative; height: 440px; }
 .mark { position: absolute; overflow: hidden; cursor: pointer; border-radius: 2px;
-  overflow-wrap: anywhere; white-space: pre-wrap; padding: 1px 5px 0; box-sizing: border-box; }
+  overflow-wrap: anywhere; white-space: pre-wrap; padding: 2px 6px 0; box-sizing: border-box; }
 .mark:hover { filter: brightness(1.12); }
 .mark.fold { cursor: default; border: 1px dashed currentColor; opacity: 0.75; }
 .mark.path { box-shadow: inset 4px 0 #E69F00; padding-left: 9px; }

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from pages.components import kernel_jobs
-from tuning.figures.kernels import attention_bars, backend_name, with_spread
+from tuning.figures.kernels import attention_bars, backend_name, row_name, with_spread
 from tuning.jobs import JobView
 from tuning.plan import TuningPlan
 
@@ -46,9 +46,9 @@ def draw_runs(plan: TuningPlan, tree: int, job: JobView | None) -> None:
 def _draw_table(rows: Mapping[str, Mapping[str, Any]]) -> None:
     flat = rows.get("rows", {})
     lines = []
-    for name, row in rows.items():
+    for row in rows.values():
         errors = row.get("errors", {})
-        line: dict[str, Any] = {"backend": backend_name(name), "right": _rightness(row)}
+        line: dict[str, Any] = {"backend": row_name(row), "right": _rightness(row)}
         worst = max(errors, key=errors.__getitem__, default=None)
         line["largest error"] = f"{errors[worst]:.1e} ({worst})" if worst else "—"
         for phase in ("forward", "backward"):

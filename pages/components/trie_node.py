@@ -72,32 +72,35 @@ def _draw_token(look: Look, node: int) -> None:
 
 def draw_children(look: Look) -> None:
     """Side by side: what follows in each branch, the first different token marked."""
-    trie, rows, node = look.trie, look.bench.rows, chosen_node(look)
+    trie, rows = look.trie, look.bench.rows
+    roots = child_nodes(trie, -1)
+    node = -1 if look.node < 0 and len(roots) > 1 else chosen_node(look)
     below = child_nodes(trie, node)
     ended = len(ending_rows(trie, node))
-    total = int(trie.row_count[node])
     if not len(below):
         st.caption(f"A leaf: {ended:,} rows end here." if ended > 1 else "A leaf: its row ends.")
         return
+    where = "Where rows part here" if node >= 0 else "Where the rows of this tree part"
     ends = f"; {ended:,} end here" if ended else ""
-    st.markdown(f"**Where rows part here**: {len(below):,} branches{ends}")
-    tail = rows.text(node_tokens(rows, trie, node)[-_TAIL:])
+    st.markdown(f"**{where}**: {len(below):,} branches{ends}")
+    tail = rows.text(node_tokens(rows, trie, node)[-_TAIL:]) if node >= 0 else ""
+    total = int(trie.row_count[below].sum()) + ended
     for child in below[:_CHILDREN].tolist():
         ids = node_tokens(rows, trie, child)
         count = int(trie.row_count[child])
-        left, right = st.columns([1, 4], vertical_alignment="center", gap="small")
-        left.button(
-            counted_rows(count),
-            key=f"child{child}",
-            on_click=open_node,
-            args=(child,),
-            help=f"{count / total:.0%} of the rows; {subtree_tokens(trie, child):,} tokens in and "
-            "below. Click to look into this branch.",
-        )
-        right.html(
-            f'<div class="token-text"><span class="off">…{_shown(tail)}</span>'
-            f"<mark>{_shown(rows.text(ids[:1]))}</mark>{_shown(rows.text(ids[1:_HEAD]))}</div>"
-        )
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.button(
+                counted_rows(count),
+                key=f"child{child}",
+                on_click=open_node,
+                args=(child,),
+                help=f"{count / total:.0%} of the rows; {subtree_tokens(trie, child):,} tokens in "
+                "and below. Click to look into this branch.",
+            )
+            st.html(
+                f'<div class="token-text"><span class="off">…{_shown(tail)}</span>'
+                f"<mark>{_shown(rows.text(ids[:1]))}</mark>{_shown(rows.text(ids[1:_HEAD]))}</div>"
+            )
     if len(below) > _CHILDREN:
         rest = below[_CHILDREN:]
         st.caption(

@@ -67,8 +67,8 @@ def draw_forest(look: Look, sort: str) -> None:
         open_tree,
     )
     st.caption(
-        "Each bar is a tree: as long as it is full, the darker the more its rows share. "
-        f"**Tree {look.tree:,}**: {len(look.trie.rows):,} rows, {len(look.trie):,} nodes, "
+        "Each bar is a tree: as long as it is full, its colour the stronger the more its rows "
+        f"share. **Tree {look.tree:,}**: {len(look.trie.rows):,} rows, {len(look.trie):,} nodes, "
         f"{look.trie.n_tokens:,} tokens, {plan.max_tokens_per_mb - look.trie.n_tokens:,} padding, "
         f"{row_tokens[look.tree] / look.trie.n_tokens:.2f}× reuse."
     )

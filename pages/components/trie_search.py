@@ -85,8 +85,8 @@ def draw_row(look: Look) -> None:
             shared = sum(int(look.trie.lengths[n]) for n in look.path if look.trie.row_count[n] > 1)
             total = int(look.bench.rows.lengths[look.batch_row])
             st.markdown(
-                f":orange[**━**] **Row {look.row:,}**: {total:,} tokens through "
-                f"{len(look.path):,} nodes, {shared:,} of them shared with other rows.",
+                f":orange[**━**] **Row {look.row:,}**: {total:,} tokens, "
+                f"{shared:,} shared, in {len(look.path):,} nodes",
                 width="content",
             )
             st.button("Go to its end", on_click=open_node, args=(look.path[-1],))

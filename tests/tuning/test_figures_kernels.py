@@ -55,6 +55,13 @@ def test_the_fastest_that_can_train_is_on_top_and_forward_only_ones_are_last() -
     assert list(order) == ["FlexAttention", "dense mask", "cascade (ours)"]
 
 
+def test_times_of_a_sample_and_of_one_run_say_so() -> None:
+    row = {"backend": "rows", "scaled": "2 of 5 rows", "forward": _time(20) | {"n": 1}}
+    forward, _ = attention_bars([row]).data
+    assert list(forward.y) == ["rows one by one (estimated)"]
+    assert list(forward.text) == ["20 ms (one run)"]
+
+
 def test_every_backend_has_a_name_for_people() -> None:
     assert set(NAMES) == {*BACKENDS, FLAT}
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from kernels.micro_batches import MicroBatch
 from kernels.step import StepOptions, StepOutOfMemory, StepResult, accumulate_gradients
 from packing.rows import Rows
 from tests.tuning.sweep_cases import grpo_rows
@@ -42,8 +43,9 @@ def gradients(bench: Bench, mode: Mode, cap: int) -> tuple[float, dict[str, torc
 def test_loss_and_gradients_are_those_of_flat_rows_in_every_mode(packer: str) -> None:
     made = Bench(replace(PLAN, packer=packer), grpo_rows(top=900))  # type: ignore[arg-type]
     expected_loss, expected = gradients(made, "flat", 512)
-    for mode, cap in (("tree", 256), ("tree", 2048), ("padded", 512)):
-        loss, found = gradients(made, mode, cap)  # type: ignore[arg-type]
+    others: tuple[tuple[Mode, int], ...] = (("tree", 256), ("tree", 2048), ("padded", 512))
+    for mode, cap in others:
+        loss, found = gradients(made, mode, cap)
         assert loss == pytest.approx(expected_loss, rel=1e-5, abs=1e-7)
         for name, gradient in expected.items():
             scale = float(gradient.abs().max())
@@ -128,7 +130,7 @@ def test_more_time_runs_more_of_it_and_scales_less(
 ) -> None:
     ran: list[int] = []
 
-    def one_second_each(self: Bench, batches: list) -> StepResult:  # type: ignore[type-arg]
+    def one_second_each(self: Bench, batches: list[MicroBatch]) -> StepResult:
         ran.append(len(batches))
         return StepResult(0.0, (), 0.0, float(sum(b.padded_tokens for b in batches)) / 256)
 

@@ -25,13 +25,20 @@ def backend_name(backend: str) -> str:
     return NAMES.get(backend, backend)
 
 
+def row_name(row: Mapping[str, Any]) -> str:
+    """The backend of a "row" event; one whose time is scaled from a sample says so."""
+    return backend_name(row["backend"]) + (" (estimated)" if "scaled" in row else "")
+
+
 def milliseconds(value: float) -> str:
     """Three figures are enough: 0.123, 12.3, 1,230 ms."""
     return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
 
 
 def with_spread(time: Mapping[str, float]) -> str:
-    """``12.3 ms (11.9–14)``: the median of a phase, and p20–p80."""
+    """``12.3 ms (11.9–14)``: the median of a phase, and p20–p80 where there are several runs."""
+    if time["n"] == 1:
+        return f"{milliseconds(time['median_ms'])} (one run)"
     low, high = (milliseconds(time[f"{p}_ms"]).removesuffix(" ms") for p in ("p20", "p80"))
     return f"{milliseconds(time['median_ms'])} ({low}–{high})"
 
@@ -51,7 +58,7 @@ def attention_bars(rows: Sequence[Mapping[str, Any]]) -> go.Figure:
         times = [row[phase] for row in shown]
         figure.add_bar(
             x=[t["median_ms"] for t in times],
-            y=[backend_name(row["backend"]) for row in shown],
+            y=[row_name(row) for row in shown],
             orientation="h",
             name=phase,
             marker={
@@ -72,7 +79,7 @@ def attention_bars(rows: Sequence[Mapping[str, Any]]) -> go.Figure:
             "<br>p20–p80 %{customdata[0]:,.3g}–%{customdata[1]:,.3g} ms, "
             "%{customdata[2]} runs<extra></extra>",
         )
-    names = [backend_name(row["backend"]) for row in timed]
+    names = [row_name(row) for row in timed]
     figure.update_layout(barmode="group", bargap=0.3, bargroupgap=0.06)
     figure.update_layout(legend_traceorder="normal")
     longest = max((t["median_ms"] for row in timed for t in _times(row)), default=1.0)
