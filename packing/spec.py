@@ -25,7 +25,10 @@ class MicroBatchSpec:
 
 
 def check_spec(spec: MicroBatchSpec, pad_to_maximum: bool = True, parallel_size: int = 1) -> int:
-    """AReaL's checks before it packs, in its order and words. Returns the cap or raises ValueError."""
+    """AReaL's checks before it packs, in its order and words.
+
+    Returns the cap. Raises ValueError.
+    """
     if (spec.n_mbs, spec.granularity, spec.n_mbs_divisor) != (1, 1, 1):
         _logger.warning(
             "`n_mbs`, `granularity` and `n_mbs_divisor` is currently not effective "

@@ -39,7 +39,7 @@ def main() -> None:
         try:
             server.start()
             _measure(chromium, server)
-            looks = [(1440, "light")]
+            looks: list[tuple[int, Any]] = [(1440, "light")]
             if options.all:
                 looks += [(1440, "dark"), (800, "light"), (800, "dark")]
             for width, scheme in looks:

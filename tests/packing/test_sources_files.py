@@ -127,6 +127,7 @@ def test_an_upload_is_read_from_its_bytes() -> None:
 
 def test_npz_round_trip(tmp_path: Path) -> None:
     rows = Rows.from_lists([[1, 2, 3], [], [4]], [7, 7, 3], [[0, 1, 1], [], [1]])
+    assert rows.loss_mask is not None
     np.savez(
         tmp_path / "a.npz",
         tokens=rows.tokens,

@@ -33,7 +33,7 @@ def npz(tmp_path: Path) -> Path:
     return path
 
 
-def run(*words: str | Path) -> Any:
+def run(*words: object) -> Any:
     result = CliRunner().invoke(app, [str(w) for w in words])
     assert result.exit_code == 0, result.output
     return json.loads(result.output)

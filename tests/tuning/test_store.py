@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,8 +46,9 @@ def test_a_point_comes_back_whole(store: Store) -> None:
 def test_every_field_of_the_question_matters(store: Store) -> None:
     store.add("run1", PLAN, POINT)
     for name, value in vars(QUESTION).items():
-        other = value + 1 if isinstance(value, int | float) else value + "x"
-        assert store.answer(replace(QUESTION, **{name: other}).key) is None, name
+        changed: Any = value + 1 if isinstance(value, int | float) else value + "x"
+        other: Any = replace(QUESTION, **{name: changed})
+        assert store.answer(other.key) is None, name
 
 
 def test_the_newest_answer_counts_and_crashes_are_no_answer(store: Store) -> None:
