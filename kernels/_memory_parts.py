@@ -131,11 +131,16 @@ def _gathered(phase: str, trace: Trace, options: TraceOptions, dp_size: int) -> 
         return (root + layer + coming) * width
     if phase in (HEAD_FORWARD, HEAD_BACKWARD):
         return (root + coming) * width
+    # The gradient of a tied head waits for the embedding's: it is among what was traced.
+    head_gradient = root if embedding else 0
     if phase in (LAST_BACKWARD, FIRST_BACKWARD):
-        return (2 * root + 2 * layer + coming) * width + reducing
-    if phase == EMBEDDING_BACKWARD:
+        return (root + head_gradient + 2 * layer + coming) * width + reducing
+    if phase == EMBEDDING_BACKWARD and embedding:
         in_backward = 2 * embedding * width + max(reducing, embedding * _REDUCED_BYTES)
         return 2 * root * width + max(in_backward, root * _REDUCED_BYTES)
+    if phase == EMBEDDING_BACKWARD:
+        # Two of its gradients were traced; one remains beside the reduction's buffer.
+        return root * width + root * max(_REDUCED_BYTES - width, 0)
     return 0
 
 

@@ -24,7 +24,12 @@ export default function (component) {
   const count = order.length;
   const most = reuse.reduce((a, b) => Math.max(a, b), 1.01);
   const chosenAt = order.indexOf(data.tree);
-  if (root.chosen !== data.tree || root.sort !== data.order) root.cursor = chosenAt;
+  if (root.chosen !== data.tree || root.sort !== data.order) {
+    root.cursor = chosenAt;
+    root.columns = 0;
+  }
+  root.chosen = data.tree;
+  root.sort = data.order;
   let columns = 1, cell = 1, lines = 1, height = ROW;
 
   function layOut() {
@@ -45,6 +50,7 @@ export default function (component) {
     const began = performance.now();
     layOut();
     const g = cleared(canvas, height);
+    if (root.columns !== columns) showChosen();
     const theme = themeOf(root);
     const first = Math.max(Math.floor(view.scrollTop / ROW), 0) * columns;
     const last = Math.min(first + (Math.ceil(height / ROW) + 1) * columns, count);
@@ -68,6 +74,15 @@ export default function (component) {
     }
     root.dataset.drawMs = (performance.now() - began).toFixed(1);
     root.dataset.columns = columns;
+  }
+
+  // Another tree, another order or another width: bring the chosen tree into view.
+  function showChosen() {
+    root.columns = columns;
+    const y = Math.floor(chosenAt / columns) * ROW;
+    if (y < view.scrollTop || y + ROW > view.scrollTop + height) {
+      view.scrollTop = Math.max(y - height / 2, 0);
+    }
   }
 
   function outline(g, x, y, room, color, width) {
@@ -135,15 +150,6 @@ export default function (component) {
     keys[event.key]();
   };
 
-  layOut();
-  if (root.chosen !== data.tree || root.sort !== data.order) {
-    const y = Math.floor(chosenAt / columns) * ROW;
-    if (y < view.scrollTop || y + ROW > view.scrollTop + height) {
-      view.scrollTop = Math.max(y - height / 2, 0);
-    }
-  }
-  root.chosen = data.tree;
-  root.sort = data.order;
   if (root.observer) root.observer.disconnect();
   clearInterval(root.theme);
   root.observer = new ResizeObserver(draw);

@@ -84,23 +84,25 @@ def draw_children(look: Look) -> None:
     ends = f"; {ended:,} end here" if ended else ""
     st.markdown(f"**{where}**: {len(below):,} branches{ends}")
     tail = rows.text(node_tokens(rows, trie, node)[-_TAIL:]) if node >= 0 else ""
+    gap = "" if rows.decoder else " "  # token ids alone need a space between them
     total = int(trie.row_count[below].sum()) + ended
     for child in below[:_CHILDREN].tolist():
         ids = node_tokens(rows, trie, child)
         count = int(trie.row_count[child])
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.button(
-                counted_rows(count),
-                key=f"child{child}",
-                on_click=open_node,
-                args=(child,),
-                help=f"{count / total:.0%} of the rows; {subtree_tokens(trie, child):,} tokens in "
-                "and below. Click to look into this branch.",
-            )
-            st.html(
-                f'<div class="token-text"><span class="off">…{_shown(tail)}</span>'
-                f"<mark>{_shown(rows.text(ids[:1]))}</mark>{_shown(rows.text(ids[1:_HEAD]))}</div>"
-            )
+        left, right = st.columns([2, 5], gap="small")
+        left.button(
+            f"{counted_rows(count)} ›",
+            key=f"child{child}",
+            type="tertiary",
+            on_click=open_node,
+            args=(child,),
+            help=f"{count / total:.0%} of the rows; {subtree_tokens(trie, child):,} tokens in "
+            "and below. Click to look into this branch.",
+        )
+        right.html(
+            f'<div class="token-text"><span class="off">…{_shown(tail)}</span>{gap}'
+            f"<mark>{_shown(rows.text(ids[:1]))}</mark>{gap}{_shown(rows.text(ids[1:_HEAD]))}</div>"
+        )
     if len(below) > _CHILDREN:
         rest = below[_CHILDREN:]
         st.caption(

@@ -80,7 +80,7 @@ def test_sweep_measure_and_history_share_one_store(rows_file: str, tmp_path: Pat
 
 def test_a_gpu_that_is_not_here_is_estimated_and_says_so(rows_file: str) -> None:
     result = json.loads(
-        ask("sweep", rows_file, "--model", "tiny", "--device", "gpu:100:1000:80", "--json")
+        ask("sweep", rows_file, "--dtype", "bfloat16", "--device", "gpu:100:1000:80", "--json")
     )
     assert result["holdout_error"] is None and "not measured" in result["machine"]
     for point in result["points"]:
