@@ -20,7 +20,7 @@ from tuning.workbench import batch_rows
 
 Int64s = npt.NDArray[np.int64]
 
-_SEARCHED_TOKENS = 100_000
+_SEARCHED_TOKENS = 400_000
 _OVERLAP = 12  # tokens above a node read with it, so that a hit may begin there
 _BEFORE, _AFTER = 24, 60  # characters of text around a hit
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import streamlit as st
 
+from packing.rows import Rows
 from packing.trie import Forest, Trie
 from pages import state
 from pages.components import data
@@ -47,9 +48,9 @@ class Look:
 
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _numbers(
-    fingerprint: str, prompts: int, samples: int, _plan: TuningPlan
+    fingerprint: str, prompts: int, samples: int, _rows: Rows, _plan: TuningPlan
 ) -> npt.NDArray[np.int64]:
-    return batch_row_numbers(data.loaded().rows, _plan)
+    return batch_row_numbers(_rows, _plan)
 
 
 def look(bench: Workbench, forest: Forest, plan: TuningPlan) -> Look:
@@ -58,7 +59,7 @@ def look(bench: Workbench, forest: Forest, plan: TuningPlan) -> Look:
     Without a chosen tree, the one of the highlighted row is looked at.
     """
     rows = data.loaded().rows
-    numbers = _numbers(rows.fingerprint, plan.prompts_per_step, plan.samples_per_prompt, plan)
+    numbers = _numbers(rows.fingerprint, plan.prompts_per_step, plan.samples_per_prompt, rows, plan)
     row = state.view("row", -1)
     at = int(np.searchsorted(numbers, row))
     batch_row = at if row >= 0 and at < len(numbers) and numbers[at] == row else -1
