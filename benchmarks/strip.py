@@ -107,7 +107,7 @@ _SHOWS_MANY = """many => {
 _ROOT = """before => {
   const icicle = [...document.querySelectorAll('*')].find(
     e => e.shadowRoot?.querySelector('.icicle'));
-  return icicle.shadowRoot.querySelector('.icicle').dataset.root !== before;
+  return icicle.shadowRoot.querySelector('.icicle').dataset.chosen !== before;
 }"""
 
 
@@ -128,7 +128,7 @@ def _drill(page: Any) -> dict[str, float]:
     """From the root of the icicle down, always into the highest mark of the second column."""
     spent = []
     for _ in range(_DRILLS):
-        before = page.locator(".icicle").get_attribute("data-root")
+        before = page.locator(".icicle").get_attribute("data-chosen")
         inside = page.locator(".icicle .mark[aria-level='2']:not(.fold)")
         heights = inside.evaluate_all("marks => marks.map(mark => mark.offsetHeight)")
         if not heights:

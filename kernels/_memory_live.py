@@ -66,9 +66,20 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._peaks: dict[str, dict[str, int]] = {}
         self._passing: dict[str, dict[str, int]] = {}
         self._kind: Kind | None = None
-        self.phase: str | None = None
+        self._phase: str | None = None
         self.in_backward = False
         self.backward_kind: Kind = "temporaries"
+
+    @property
+    def phase(self) -> str | None:
+        """Where the run is; what lives when a phase begins counts, though it makes nothing."""
+        return self._phase
+
+    @phase.setter
+    def phase(self, name: str | None) -> None:
+        self._phase = name
+        if name is not None:
+            self._note(name)
 
     def take_peaks(self) -> dict[str, PhasePeak]:
         """The peak of every phase since they were last taken, in order of first use."""
@@ -119,8 +130,8 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         gone = partial(self._remove, id(storage))
         self._storages[id(storage)] = _Storage(size, kind, weakref.ref(storage, gone))
         self._live[kind] += size
-        if self.phase is not None:
-            self._note(self.phase)
+        if self._phase is not None:
+            self._note(self._phase)
 
     def _remove(self, key: int, _: weakref.ref[torch.UntypedStorage]) -> None:
         gone = self._storages.pop(key)

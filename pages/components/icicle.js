@@ -34,7 +34,7 @@ export default function (component) {
   const elements = marks.map((mark, i) => {
     const element = document.createElement("div");
     element.className = "mark" + (mark.folded ? " fold" : "") + (mark.path ? " path" : "")
-      + (i === 0 && mark.node >= 0 ? " chosen" : "");
+      + (mark.node === data.chosen && mark.node >= 0 ? " chosen" : "");
     const height = Math.max(mark.height - GAP, 1);
     const lines = Math.max(Math.floor((height - 2) / LINE), 1);
     element.style.left = (100 * mark.level) / columns + "%";
@@ -54,7 +54,7 @@ export default function (component) {
     element.setAttribute("role", "treeitem");
     element.setAttribute("aria-level", mark.level + 1);
     element.setAttribute("aria-label", words(mark));
-    element.setAttribute("aria-selected", i === 0);
+    element.setAttribute("aria-selected", mark.node === data.chosen && !mark.folded);
     element.tabIndex = i === 0 ? 0 : -1;
     element.onclick = () => open(i);
     element.onpointermove = (event) => tell(mark, event.clientX, event.clientY);
@@ -90,7 +90,7 @@ export default function (component) {
     elements.forEach((element, i) => paint(element, marks[i]));
   });
   root.dataset.drawMs = (performance.now() - began).toFixed(1);
-  root.dataset.root = data.root;
+  root.dataset.chosen = data.chosen;
   return () => clearInterval(root.theme);
 
   function focus(i) {
@@ -107,7 +107,7 @@ export default function (component) {
       return;
     }
     const target = mark.folded ? marks[mark.in].node : mark.node;
-    if (target !== data.root) setTriggerValue("picked", target);
+    if (target !== data.chosen) setTriggerValue("picked", target);
   }
 
   function paint(element, mark) {

@@ -45,9 +45,11 @@ def icicle_view(
 ) -> None:
     """Draw the branch of ``node`` (-1: the whole tree); ``on_pick`` gets the node clicked.
 
-    path: nodes that the highlighted row runs through
+    A leaf is drawn among its siblings. path: nodes that the highlighted row runs through
     """
-    marks = choose_marks(trie, node, MAX_MARKS, _LEVELS, _SMALLEST)
+    leaf = node >= 0 and not nodes_below(trie, node)
+    root = int(trie.parent[node]) if leaf else node
+    marks = choose_marks(trie, root, MAX_MARKS, _LEVELS, _SMALLEST)
     index = {mark.id: i for i, mark in enumerate(marks)}
     on_path = set(path)
 
@@ -63,9 +65,9 @@ def icicle_view(
     _component(
         key=_KEY,
         data={
-            "root": node,
-            "up": int(trie.parent[node]) if node >= 0 else -2,
-            "levels": _LEVELS + 1,
+            "root": root,
+            "chosen": node,
+            "up": root if leaf else int(trie.parent[node]) if node >= 0 else -2,
             "marks": [
                 {
                     "in": index.get(mark.parent, -1),

@@ -145,7 +145,7 @@ def draw_breadcrumb(look: Look) -> None:
             if place:
                 st.html("…" if len(path) > 8 and place == 2 else "›", width="content")
             st.button(
-                f"tree {look.tree:,}" if at < 0 else f"{look.trie.lengths[at]:,} tokens",
+                f"tree {look.tree:,}" if at < 0 else _tokens(int(look.trie.lengths[at])),
                 key=f"crumb{at}",
                 type="tertiary" if at != look.node else "secondary",
                 on_click=open_node,
@@ -157,6 +157,10 @@ def draw_breadcrumb(look: Look) -> None:
 def draw_icicle(look: Look) -> None:
     """The chosen branch; a click on a token's node in the strip opens the same."""
     icicle_view(look.bench.rows, look.trie, look.node, look.path, open_node)
+
+
+def _tokens(count: int) -> str:
+    return "1 token" if count == 1 else f"{count:,} tokens"
 
 
 def _page(count: int, key: str) -> slice:

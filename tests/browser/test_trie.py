@@ -71,12 +71,12 @@ def test_from_the_forest_through_strip_and_icicle_to_a_token(page: Any, server: 
     # A click on a lane without own tokens there chooses the ancestor that reaches over it.
     click_strip(page, 0.3, 24)
     until(page, lambda: view(page).get("node") == "0", "the root's lane chooses the root")
-    until(page, lambda: attribute(page, ".icicle", "root") == "0", "the icicle follows")
+    until(page, lambda: attribute(page, ".icicle", "chosen") == "0", "the icicle follows")
     settled(page)
     page.locator(".icicle .mark[aria-level='2']").first.click(position={"x": 9, "y": 4})
     until(page, lambda: view(page).get("node") not in ("0", None), "a click drills down")
     node = view(page)["node"]
-    until(page, lambda: attribute(page, ".icicle", "root") == node, "the icicle is drawn anew")
+    until(page, lambda: attribute(page, ".icicle", "chosen") == node, "the icicle is drawn anew")
     settled(page)
     page.get_by_role("button", name=re.compile("^tree 1$")).click()
     until(page, lambda: "node" not in view(page), "the breadcrumb leads back up")
@@ -116,10 +116,10 @@ def test_the_keyboard_does_what_the_mouse_does(page: Any, server: Server) -> Non
     until(page, lambda: "node" in view(page), "Enter chooses the node in the middle")
     settled(page)
     chosen = view(page)["node"]
-    until(page, lambda: attribute(page, ".icicle", "root") == chosen, "the icicle follows")
+    until(page, lambda: attribute(page, ".icicle", "chosen") == chosen, "the icicle follows")
     page.locator(".icicle .mark").first.focus()
     page.keyboard.press("Enter")
-    until(page, lambda: attribute(page, ".icicle", "root") != chosen, "the first mark leads up")
+    until(page, lambda: attribute(page, ".icicle", "chosen") != chosen, "the first mark leads up")
     settled(page)
     page.keyboard.press("ArrowRight")
     focused = page.locator(".icicle .mark:focus")
@@ -164,7 +164,7 @@ def test_a_link_shows_the_same_in_a_fresh_profile(page: Any, browser: Any, serve
         other = context.new_page()
         other.goto(address)
         settled(other)
-        assert attribute(other, ".icicle", "root") == "3"
+        assert attribute(other, ".icicle", "chosen") == "3"
         for part, before in first.items():
             assert paint(other, part) == before, f"{part} is the same to the pixel"
     finally:

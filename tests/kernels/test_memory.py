@@ -263,3 +263,12 @@ def test_what_cannot_be_estimated_says_why(tmp_path: Path) -> None:
 
 if __name__ == "__main__":
     print_peaks()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_one_dtype_for_model_and_optimizer_is_estimated_too(device: str) -> None:
+    """A fused optimizer step of one dtype makes no tensor; its phase is there all the same."""
+    found = estimate_memory("tiny", 512, dtype="float32", optimizer_dtype="float32", device=device)
+    state = found.parts["optimizer"]
+    assert state >= 2 * found.parts["parameters"]
+    assert found.peak_bytes >= state + found.parts["parameters"]

@@ -67,7 +67,7 @@ def test_a_link_brings_tree_node_token_row_and_window_back() -> None:
     assert (strip["node"], strip["token"], strip["window"]) == (3, 60, [40, 160])
     assert len(strip["words"]) == 120, "so few tokens are sent as text"
     assert sent(app, "forest")["tree"] == 2
-    assert sent(app, "icicle")["root"] == 3
+    assert sent(app, "icicle")["chosen"] == 3
     assert app.query_params["node"] in ("3", ["3"])
 
 
@@ -127,9 +127,17 @@ def test_branches_stand_side_by_side_and_lead_down_and_the_crumbs_lead_up() -> N
     child = next(b for b in app.button if str(b.key).startswith("child"))
     child.click().run()
     at = int(str(child.key)[5:])
-    assert sent(app, "icicle")["root"] == at > 0
+    assert sent(app, "icicle")["chosen"] == at > 0
     button(app, "crumb-1").click().run()
-    assert sent(app, "icicle")["root"] == -1
+    assert sent(app, "icicle")["chosen"] == -1
+
+
+def test_a_leaf_is_drawn_among_its_siblings() -> None:
+    strip = sent(opened("trie", cap="4096"), "strip")
+    leaf = len(numbers(strip["start"])) - 1
+    icicle = sent(opened("trie", cap="4096", node=str(leaf)), "icicle")
+    assert icicle["chosen"] == leaf and icicle["up"] == icicle["root"] != leaf
+    assert leaf in [mark["node"] for mark in icicle["marks"]] and len(icicle["marks"]) > 2
 
 
 def test_rows_without_a_mask_and_without_text_draw_too(tmp_path: Path) -> None:
