@@ -146,7 +146,11 @@ def rank_batches(job: Job, rows: Rows, rank: int) -> list[MicroBatch]:
         layouts = [*_trees(rows, own), *[row_layout(rows, [])] * dummies]
         return tree_batches(layouts, job.max_tokens_per_mb)
     filled = [*own, *[np.empty(0, dtype=np.int64)] * dummies]
-    return flat_batches(rows, filled) if job.mode == "flat" else padded_batches(rows, filled)
+    return (
+        flat_batches(rows, filled)
+        if job.mode == "flat"
+        else padded_batches(rows, filled, rows.longest)
+    )
 
 
 def _trees(rows: Rows, members: Sequence[np.ndarray[Any, Any]]) -> list[Any]:

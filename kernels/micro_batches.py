@@ -53,14 +53,12 @@ def flat_batches(
     return [MicroBatch(x, max(-(-x.n_tokens // multiple), 1) * multiple) for x in layouts]
 
 
-def padded_batches(rows: Rows, micro_batches: Sequence[npt.ArrayLike]) -> list[MicroBatch]:
-    """Rows at the cost of ``(B, S)`` batches, S the longest row of each micro-batch."""
-    batches = []
-    for members in micro_batches:
-        layout = row_layout(rows, members)
-        longest = int(np.diff(layout.row_offsets).max(initial=0))
-        batches.append(MicroBatch(layout, max(len(layout.rows) * longest, 1)))
-    return batches
+def padded_batches(
+    rows: Rows, micro_batches: Sequence[npt.ArrayLike], width: int
+) -> list[MicroBatch]:
+    """Rows at the cost of ``(B, width)`` batches; ``width`` is the longest row of them all."""
+    layouts = [row_layout(rows, members) for members in micro_batches]
+    return [MicroBatch(x, max(len(x.rows) * width, 1)) for x in layouts]
 
 
 def row_layout(rows: Rows, members: npt.ArrayLike) -> TreeLayout:

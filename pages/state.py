@@ -23,6 +23,13 @@ _WRITTEN, _REFUSED = "state.url_written", "state.url_refused"
 
 VIEW_KEYS = ("tree", "node", "row", "x0", "x1", "token")
 _UNDO_STEPS = 50
+_MAKE_TREES = (
+    "max_tokens_per_mb",
+    "packer",
+    "prompts_per_step",
+    "samples_per_prompt",
+    "max_new_tokens",
+)
 
 
 def plan() -> TuningPlan:
@@ -40,6 +47,9 @@ def update(**fields: Any) -> None:
     st.session_state[_PLAN] = after
     if after.source != before.source:
         st.session_state[_VIEW] = {}
+    elif any(getattr(after, name) != getattr(before, name) for name in _MAKE_TREES):
+        # Trees and nodes have other numbers now; a row is the same row.
+        set_view(tree=None, node=None, token=None, x0=None, x1=None)
 
 
 def can_undo() -> bool:

@@ -30,6 +30,8 @@ def source_options(source: SourceSpec) -> list[str]:
         options += ["--tokenizer", source.tokenizer]
     if source.limit is not None:
         options += ["--limit", str(source.limit)]
+    for version in source.versions:
+        options += ["--version", version]
     for role, path in source.roles:
         options += ["--role", f"{role}={path}"]
     return options

@@ -106,8 +106,9 @@ def _rows(
         widest = max(
             update.ranks, key=lambda one: PaddedBatch.of(order.lengths[one.members]).tokens
         )
-        groups = PaddedBatch.of(order.lengths[widest.members]).micro_batches(cap)
-        return padded_batches(rows, [widest.members[list(g)] for g in groups])
+        batch = PaddedBatch.of(order.lengths[widest.members])
+        groups = [widest.members[list(g)] for g in batch.micro_batches(cap)]
+        return padded_batches(rows, groups, batch.width)
     if update.comparison.flat_error:
         raise RuntimeError(update.comparison.flat_error)
     fullest = max(update.ranks, key=_flat_tokens)

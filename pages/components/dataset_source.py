@@ -8,8 +8,10 @@ from pathlib import PurePath
 
 import streamlit as st
 
+from packing.sources import areal_dumps
 from packing.sources.errors import SourceError
 from packing.sources.loaded import Loaded
+from packing.sources.paths import find_files
 from packing.sources.samples import SAMPLES
 from packing.sources.spec import ROLES, Simulate, SourceSpec, parse_rows
 from packing.tokenize import BUNDLED
@@ -176,6 +178,7 @@ def draw_options(loaded: Loaded) -> None:
             help="Hub id, local folder, or bundled. Rows of token ids need none.",
         )
         roles = _roles(loaded)
+        versions = _versions(source)
         simulate = _simulate(source)
         wanted = replace(
             source,
@@ -183,6 +186,7 @@ def draw_options(loaded: Loaded) -> None:
             style=style,
             keep_thinking=thinking[think],
             tokenizer=tokenizer.strip() or None,
+            versions=versions,
             simulate=simulate,
         ).with_roles(roles)
         if st.button("Load with these choices", disabled=wanted == source, type="primary"):
@@ -210,6 +214,19 @@ def _roles(loaded: Loaded) -> dict[str, str]:
         if chosen and chosen != now:
             changed[role] = chosen
     return changed
+
+
+def _versions(source: SourceSpec) -> tuple[str, ...]:
+    """Of an AReaL rollout dump, the version folders to read."""
+    if source.kind != "file":
+        return ()
+    found = areal_dumps.versions(find_files(source.location, data.allowed_roots()))
+    if len(found) < 2:
+        return source.versions
+    chosen = st.multiselect(
+        "policy versions of the dump", found, list(source.versions), placeholder="all of them"
+    )
+    return tuple(chosen)
 
 
 def _simulate(source: SourceSpec) -> Simulate | None:

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from packing.sources.loaded import Loaded
-from packing.sources.problems import Flag
+from packing.sources.problems import Flag, over_context
 from pages import state
 from pages.components import data, tokens
 from tuning.figures.lengths import length_histogram
@@ -99,6 +99,17 @@ def draw_batch(loaded: Loaded) -> None:
 
 
 def draw_problems(loaded: Loaded) -> None:
+    context = st.number_input(
+        "the model's context, tokens",
+        0,
+        key="context",
+        persist_state="session",
+        help="0: not checked.",
+    )
+    long = over_context(loaded.rows, int(context)) if context else None
+    if long is not None:
+        rows = ", ".join(f"{r:,}" for r in long.examples)
+        st.warning(f"{long.count:,} {long.sentence} — rows {rows}")
     if not loaded.problems:
         st.success("Nothing odd was found in these rows.", icon=":material/check:")
         return

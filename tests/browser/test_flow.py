@@ -166,3 +166,17 @@ def test_page_switch_reload_and_back_keep_the_plan(page: Any, server: Server) ->
     page.reload()
     page.locator(".summary .cap b", has_text="8,320").wait_for()
     assert summary(page, "rows") == "32"
+
+
+def test_from_real_rollouts_to_yaml(page: Any, server: Server, shared_dir: Path) -> None:
+    """The first 64 prompts of GSM8K's model solutions, by upload, through measured steps."""
+    page.goto(server.url)
+    page.get_by_text("Upload", exact=True).first.click()
+    page.locator("input[type=file]").set_input_files(shared_dir / "golden" / "gsm8k_solutions.npz")
+    page.locator(".summary .name b", has_text="gsm8k_solutions.npz").wait_for()
+    assert summary(page, "rows") == "6,595"
+    set_number(page, "prompts per step", "64")
+    page.locator(".summary .rows b", has_text="320").wait_for()
+    cap = measure_and_use(page)
+    assert summary(page, "step") != "not measured"
+    check_config(download_yaml(page), cap)

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -266,7 +267,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_one_dtype_for_model_and_optimizer_is_estimated_too(device: str) -> None:
+def test_one_dtype_for_model_and_optimizer_is_estimated_too(device: Literal["cpu", "cuda"]) -> None:
     """A fused optimizer step of one dtype makes no tensor; its phase is there all the same."""
     found = estimate_memory("tiny", 512, dtype="float32", optimizer_dtype="float32", device=device)
     state = found.parts["optimizer"]

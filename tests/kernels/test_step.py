@@ -51,7 +51,7 @@ def batches_of(rows: Rows) -> dict[str, list[MicroBatch]]:
         "trees": tree_batches(trees(rows, FILLED), 64),
         "one tree": tree_batches([one_tree(rows)], 128),
         "flat": flat_batches(rows, MEMBERS, multiple=32),
-        "padded": padded_batches(rows, MEMBERS),
+        "padded": padded_batches(rows, MEMBERS, rows.longest),
         "rows": flat_batches(rows, [[i] for i in range(len(rows))]),
     }
 
@@ -147,7 +147,7 @@ def test_counts_are_those_of_the_micro_batches(tiny: TreeLM) -> None:
         assert all(m.peak_allocated is None for m in results), "no CUDA here, so no CUDA peak"
     lengths = [rows.lengths[members] for members in MEMBERS]
     assert counts["flat"] == [(n.sum(), -(-n.sum() // 32) * 32) for n in lengths]
-    assert counts["padded"] == [(n.sum(), len(n) * n.max()) for n in lengths]
+    assert counts["padded"] == [(n.sum(), len(n) * rows.longest) for n in lengths]
     order = PrefixOrder.of(rows)
     expected = [(order.tree_tokens(np.array(members)), 64) for members in FILLED]
     assert counts["trees"] == expected

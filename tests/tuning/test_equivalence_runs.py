@@ -125,3 +125,25 @@ def test_a_sample_is_made_of_whole_rows_of_chosen_trees(
 def test_what_cannot_be_done_is_a_sentence(run: Any, arguments: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         run(PLAN, awkward_rows(), **arguments)
+
+
+@pytest.mark.parametrize("name", ["math-grpo", "agent-turns", "preference-pairs"])
+def test_packed_equals_row_by_row_on_the_bundled_sets(name: str) -> None:
+    from kernels.equivalence import check_equivalence
+    from kernels.model import build_model
+    from packing.packers.areal import pack_areal
+    from packing.prefixes import PrefixOrder
+    from packing.sources.load import load
+    from packing.sources.spec import SourceSpec
+    from packing.trie import build_forest
+
+    expand = "turn" if name == "agent-turns" else "conversation"
+    rows = load(SourceSpec("sample", name, expand=expand, limit=4)).rows.truncated(1600)
+    order = PrefixOrder.of(rows)
+    forest = build_forest(order, pack_areal(order, 4096))
+    model = build_model("tiny")
+    small = folded(rows, model.config.vocab_size)
+    sample = choose(small, order, forest, trees=2, row_tokens=6000)
+    outcome = check_equivalence(model, small, sample.layouts)
+    assert outcome.rows >= 3 and outcome.logprobs.maximum <= 1e-5
+    assert outcome.worst_layer.maximum <= 1e-5 and outcome.equal, outcome.verdict

@@ -12,7 +12,7 @@ from packing.trie import Trie, build_forest
 from tuning.figures.lengths import length_histogram
 from tuning.figures.packing import cap_curve, tree_fill
 from tuning.figures.style import escaped
-from tuning.figures.trie import MAX_MARKS, icicle, subtree_tokens
+from tuning.figures.trie import MAX_MARKS, choose_marks, nodes_below, subtree_tokens
 from tuning.workbench import CurvePoint
 
 BUDGET = 300_000
@@ -33,31 +33,24 @@ def test_an_icicle_folds_what_is_small(whole: bool) -> None:
     largest = max(range(len(trie)), key=lambda node: subtree_tokens(trie, node))
     root = -1 if whole else largest
     assert len(trie) > 10 * MAX_MARKS
-    figure = icicle(trie, root, lambda node: f"node {node}")
-    marks = figure.data[0]
-    assert len(marks.ids) <= MAX_MARKS
-    assert len(figure.to_json()) < BUDGET
-    total = trie.n_tokens if root < 0 else subtree_tokens(trie, root)
-    assert marks["values"][0] == total
+    marks = choose_marks(trie, root)
+    assert len(marks) <= MAX_MARKS
+    assert marks[0].tokens == (trie.n_tokens if root < 0 else subtree_tokens(trie, root))
     inside: dict[str, int] = {}
-    for parent, value in zip(marks.parents[1:], marks["values"][1:], strict=True):
-        inside[parent] = inside.get(parent, 0) + value
-    size = dict(zip(marks.ids, marks["values"], strict=True))
-    for parent, value in inside.items():
-        own = 0 if parent == "n-1" else int(trie.lengths[int(parent[1:])])
-        assert value == size[parent] - own, "children and folds make up the whole parent"
-    drawn = set(marks.parents)
-    for mark, text in zip(marks.ids, marks.hovertext, strict=True):
-        node = int(mark[1:]) if mark.startswith("n") else -1
-        if node >= 0 and mark not in drawn:
-            below = sum(node in trie.path(k)[:-1] for k in range(len(trie)))
-            assert (f"its {below:,} nodes below are not drawn" in text) == (below > 0)
+    for mark in marks[1:]:
+        inside[mark.parent] = inside.get(mark.parent, 0) + mark.tokens
+    for mark in marks:
+        if mark.id in inside:
+            assert inside[mark.id] == mark.tokens - mark.own, "children and folds are all of it"
+            assert not mark.closed
+        elif mark.node >= 0:
+            below = sum(mark.node in trie.path(k)[:-1] for k in range(len(trie)))
+            assert nodes_below(trie, mark.node) == below
+            assert mark.closed == (below > 0), "what is not drawn is said"
 
 
 def test_text_in_labels_is_escaped() -> None:
-    trie = big_trie(40)
-    figure = icicle(trie, -1, lambda node: "<b onmouseover=alert(1)>&</b>")
-    shown = " ".join([*figure.data[0].labels, *figure.data[0].hovertext])
+    shown = escaped("<b onmouseover=alert(1)>&</b>")
     assert "<b onmouse" not in shown and "&lt;b onmouse" in shown
     assert escaped("a" * 500).endswith("…") and len(escaped("a" * 500)) == 120
 

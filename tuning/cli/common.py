@@ -45,6 +45,10 @@ class RowOptions:
     ] = None
     limit: Annotated[int | None, typer.Option(help="Records read at most.")] = None
 
+    version: Annotated[
+        list[str] | None, typer.Option(help="Version folder of an AReaL dump; all by default.")
+    ] = None
+
     def spec(self) -> SourceSpec:
         """Raises SourceError naming an option that cannot be used."""
         spec = parse_rows(self.rows)
@@ -54,6 +58,7 @@ class RowOptions:
             style=self.style,
             tokenizer=self.tokenizer,
             limit=self.limit,
+            versions=tuple(self.version or ()),
         )
         pairs = [text.partition("=") for text in self.role or []]
         wrong = [role for role, equals, column in pairs if not (equals and column)]

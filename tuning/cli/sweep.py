@@ -80,6 +80,7 @@ def sweep(
         if event is None:
             raise RuntimeError("the sweep ended without a result")
         result: dict[str, Any] = dict(event["result"])
+        result |= {"plan": plan.to_json(), "run": job.id}  # `report` reads them back
         if as_json:
             show(result, True)
         else:

@@ -1,4 +1,4 @@
-"""A tree as an icicle of at most 300 marks, small branches folded with their count."""
+"""What an icicle of a tree shows: at most 300 marks, small branches folded with their count."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import plotly.graph_objects as go
 
 from packing.trie import Trie
-from tuning.figures.style import DEPTH_SCALE, GREY, escaped, styled
 
 MAX_MARKS = 300
 
@@ -49,46 +47,6 @@ def children(trie: Trie) -> Callable[[int], npt.NDArray[np.int64]]:
         return by_parent[first:last]
 
     return below
-
-
-def icicle(
-    trie: Trie, root: int, read: Callable[[int], str], max_marks: int = MAX_MARKS
-) -> go.Figure:
-    """The tree below ``root`` (-1: all of it), left to right, as wide as its tokens are many.
-
-    read: text of a node's own tokens. The largest branches are drawn first; what does not fit
-    into ``max_marks`` stands as one grey mark per parent that says how many nodes it folds.
-    """
-    marks = choose_marks(trie, root, max_marks)
-    levels = {m.node: len(trie.path(m.node)) for m in marks if m.node >= 0}
-    base = min(levels.values(), default=0)
-    texts = [_label(m, trie, read) for m in marks]
-    figure = go.Figure(
-        go.Icicle(
-            ids=[m.id for m in marks],
-            parents=[m.parent for m in marks],
-            labels=[t[0] for t in texts],
-            values=[m.tokens for m in marks],
-            branchvalues="total",
-            hovertext=[t[1] for t in texts],
-            hoverinfo="text",
-            marker={
-                "colors": [
-                    GREY
-                    if m.folded or m.node < 0
-                    else DEPTH_SCALE[min(levels[m.node] - base, len(DEPTH_SCALE) - 1)]
-                    for m in marks
-                ],
-                "line": {"width": 1, "color": "rgba(255,255,255,0.5)"},
-            },
-            tiling={"orientation": "h"},
-            pathbar={"visible": False},
-            sort=False,
-            maxdepth=-1,
-        )
-    )
-    figure.update_layout(uniformtext={"minsize": 9, "mode": "hide"})
-    return styled(figure, 460, legend=False)
 
 
 def choose_marks(
@@ -142,26 +100,3 @@ def choose_marks(
 def nodes_below(trie: Trie, node: int) -> int:
     """How many nodes stand below a node."""
     return int(np.searchsorted(trie.start, trie.subtree_end[node])) - node - 1
-
-
-def _label(mark: Mark, trie: Trie, read: Callable[[int], str]) -> tuple[str, str]:
-    if mark.folded:
-        return f"+{mark.folded:,} branches", (
-            f"{mark.folded:,} smaller branches, {mark.tokens:,} tokens"
-        )
-    if mark.node < 0:
-        return "tree", f"the whole tree: {mark.tokens:,} tokens, {len(trie):,} nodes"
-    text = read(mark.node)
-    rows = int(trie.row_count[mark.node])
-    saved = (rows - 1) * mark.own
-    return escaped(text, 18), (
-        f"<b>{mark.own:,} tokens</b> at depth {mark.depth:,} · {rows:,} rows · "
-        f"{saved:,} tokens saved here<br>{mark.tokens:,} tokens in and below"
-        f"{_below(trie, mark.node) if mark.closed else ''}"
-        f"<br>{escaped(text, 160)}"
-    )
-
-
-def _below(trie: Trie, node: int) -> str:
-    """How many nodes stand below a mark that is drawn closed."""
-    return f" (its {nodes_below(trie, node):,} nodes below are not drawn: click)"
