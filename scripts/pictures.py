@@ -10,6 +10,7 @@ show what was measured there and then.
 from __future__ import annotations
 
 import argparse
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ PAGES = ("dataset", "trie", "packing", "kernels", "tune", "export")
 _LINK = "cap=4096&prompts=16"
 _TALLEST = 2400
 _COLOURS = 128
-_SWEEP_MS = 600_000
+_PATIENCE_MS = 600_000
 
 
 def main() -> None:
@@ -59,18 +60,26 @@ def _measure(chromium: Any, server: Server) -> None:
     """Start the sweep and the kernel runs, so that their pages have something to show."""
     page = chromium.new_page(viewport={"width": 1440, "height": 900})
     page.goto(f"{server.url}/tune?{_LINK}")
-    page.get_by_role("button", name="Start").first.click()
-    page.get_by_text("Use this cap").first.wait_for(timeout=_SWEEP_MS)
+    field = page.get_by_role("spinbutton", name="time budget, minutes")
+    field.fill("1")
+    field.press("Enter")
+    page.get_by_role("button", name="Start", exact=True).click()
+    pick = page.get_by_role("button", name=re.compile(r"^(Use [\d,]+|In use)$"))
+    pick.wait_for(timeout=_PATIENCE_MS)
     page.goto(f"{server.url}/kernels?{_LINK}")
-    page.get_by_role("button", name="Prove it").first.click()
-    page.get_by_text("Packed equals row by row").first.wait_for(timeout=_SWEEP_MS)
+    page.get_by_role("button", name="Prove it").click()
+    page.get_by_text("Packed equals row by row").first.wait_for(timeout=_PATIENCE_MS)
+    page.get_by_role("button", name="Run", exact=True).click()
+    running = page.get_by_role("button", name="Cancel kernels")
+    running.wait_for(timeout=_PATIENCE_MS)
+    running.wait_for(state="detached", timeout=_PATIENCE_MS)
     page.close()
 
 
 def _shoot(page: Any, server: Server, name: str, path: Path) -> None:
     page.goto(f"{server.url}/{'' if name == 'dataset' else name}?{_LINK}")
     page.wait_for_selector("h1")
-    page.get_by_text("Still working").wait_for(state="detached", timeout=_SWEEP_MS)
+    page.get_by_text("Still working").wait_for(state="detached", timeout=_PATIENCE_MS)
     page.wait_for_timeout(2500)
     height = page.evaluate("() => document.querySelector('.stMain').scrollHeight")
     width = page.viewport_size["width"]

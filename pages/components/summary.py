@@ -26,7 +26,7 @@ def draw() -> None:
     if bench is not None:
         cells += _packing_cells(bench, plan)
     body = "".join(_cell(*cell) for cell in cells)
-    left, right = st.columns([12, 1], vertical_alignment="center")
+    left, right = st.columns([8, 1], vertical_alignment="center")
     left.html(f'<div class="summary" role="status" aria-label="summary">{body}</div>')
     right.button(
         "Undo",
