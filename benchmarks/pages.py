@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from packing.sources.spec import SourceSpec
 from packing.spec import BLOCK_SIZE
-from tests.browser.conftest import CHROMIUM_FLAGS, Server, chromium_path
+from tests.app import CHROMIUM_FLAGS, Server, chromium_path
 
 PAGES = ("", "trie", "packing", "kernels", "tune", "export")
 _SHOWN_CAP = "() => document.querySelector('.summary .cap b')?.textContent"

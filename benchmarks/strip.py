@@ -22,7 +22,7 @@ import numpy as np
 
 from packing.rows import offsets_of
 from packing.sources.spec import SourceSpec
-from tests.browser.conftest import CHROMIUM_FLAGS, Server, chromium_path
+from tests.app import CHROMIUM_FLAGS, Server, chromium_path
 
 _NODE_TOKENS = 8
 _CAP = 1 << 19

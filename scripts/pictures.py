@@ -17,7 +17,7 @@ from typing import Any
 
 from PIL import Image
 
-from tests.browser.conftest import CHROMIUM_FLAGS, ROOT, Server, chromium_path
+from tests.app import CHROMIUM_FLAGS, ROOT, Server, chromium_path
 
 PAGES = ("dataset", "trie", "packing", "kernels", "tune", "export")
 _LINK = "cap=4096&prompts=16"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from packing.rows import Rows
+from tests.app import CHROMIUM_FLAGS, chromium_path
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -40,3 +42,16 @@ def golden_rows(shared_dir: Path) -> Any:
 def small_cases() -> dict[str, Any]:
     """AReaL's results on tiny inputs (free to copy, hence in this repository)."""
     return dict(json.loads((Path(__file__).parent / "data" / "areal_small_cases.json").read_text()))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    executable = chromium_path()
+    if executable is None:
+        pytest.skip("no Chromium on this machine; scripts/test installs it where it may")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        running = play.chromium.launch(executable_path=executable, args=CHROMIUM_FLAGS)
+        yield running
+        running.close()

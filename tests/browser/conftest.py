@@ -2,76 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-CHROMIUM_FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-quic",
-    "--no-first-run",
-]
-_STARTS_WITHIN_S = 90
-
-
-def chromium_path() -> str | None:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    return next((path for name in names if (path := shutil.which(name))), None)
-
-
-class Server:
-    """A running app; ``home`` holds its data and cache, ``files`` what may be opened by path."""
-
-    def __init__(self, home: Path, files: Path | None = None) -> None:
-        self.home = home
-        self.files = files or home / "files"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        environment = os.environ | {
-            "ESPALIER_HOME": str(self.home / "data"),
-            "ESPALIER_CACHE": str(self.home / "cache"),
-            "ESPALIER_DATA": str(self.files),
-        }
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={self.port}"],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        deadline = time.monotonic() + _STARTS_WITHIN_S
-        while time.monotonic() < deadline:
-            try:
-                with urllib.request.urlopen(f"{self.url}/_stcore/health", timeout=2) as answer:
-                    if answer.status == 200:
-                        return
-            except OSError:
-                time.sleep(0.1)
-        raise TimeoutError("the app did not answer")
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(timeout=30)
+from tests.app import Server
 
 
 @pytest.fixture(scope="session")
@@ -82,19 +18,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
     finally:
         running.stop()
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    executable = chromium_path()
-    if executable is None:
-        pytest.skip("no Chromium on this machine; scripts/test installs it where it may")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        running = play.chromium.launch(executable_path=executable, args=CHROMIUM_FLAGS)
-        yield running
-        running.close()
 
 
 @pytest.fixture

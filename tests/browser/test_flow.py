@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.browser.conftest import Server
+from tests.app import Server
 
 pytestmark = pytest.mark.browser
 

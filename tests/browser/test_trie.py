@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.browser.conftest import Server
+from tests.app import Server
 
 pytestmark = pytest.mark.browser
 

@@ -24,8 +24,7 @@ from packing.pipeline import simulate
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from packing.sources.spec import SourceSpec
-from tests.browser.conftest import ROOT
-from tests.browser.conftest import browser as browser  # the fixture, where there is Chromium
+from tests.app import ROOT
 from tests.packing.strategies import any_rows
 from tests.tuning.workspaces import PLAN, point, rows, sweep, workspace
 from tuning.batch_picture import MAX_BANDS, batch_picture
