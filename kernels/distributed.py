@@ -278,6 +278,7 @@ def main(arguments: Sequence[str]) -> int:
         job = Job.read(Path(path))
         with process_group(job.device) as mesh:
             reports = _gather(run_rank(job, mesh), job.device)
+            dist.barrier()  # no rank leaves while another still listens to it
     except StepOutOfMemory as error:
         where = {"rank": int(os.environ["RANK"]), "phase": error.phase}
         reason = {"micro_batch": error.micro_batch, "reason": str(error)}
@@ -300,4 +301,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Gloo's threads may still run when the interpreter takes itself apart, and that aborts the
+    # process now and then; everything is printed, so nothing is lost by leaving at once.
+    os._exit(status)
