@@ -69,7 +69,8 @@ def _measure(chromium: Any, server: Server) -> None:
     page.goto(f"{server.url}/kernels?{_LINK}")
     page.get_by_role("button", name="Prove it").click()
     page.get_by_text("Packed equals row by row").first.wait_for(timeout=_PATIENCE_MS)
-    page.get_by_role("button", name="Run", exact=True).click()
+    page.wait_for_timeout(2000)  # the page is drawn again with the proof
+    page.get_by_role("button", name="Run", exact=True).last.click()
     running = page.get_by_role("button", name="Cancel kernels")
     running.wait_for(timeout=_PATIENCE_MS)
     running.wait_for(state="detached", timeout=_PATIENCE_MS)
