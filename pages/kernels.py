@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import streamlit as st
 
-from packing.packers.areal import RowTooLong
 from pages import state
 from pages.components import data, help_panel, kernel_jobs
 from pages.components.kernel_parts import (
@@ -23,15 +22,7 @@ st.caption(
     "Tree attention computes a shared prefix once. Here it runs on your own tree: first whether it "
     "gives what the rows would give one by one, then how fast each way of computing it is."
 )
-try:
-    forest = bench.forest(plan.max_tokens_per_mb, plan.packer)
-except RowTooLong as error:
-    st.error(str(error), icon=":material/block:")
-    st.page_link("packing.py", label="Choose a larger max_tokens_per_mb on the Packing page")
-    st.stop()
-if not len(forest):
-    st.info("All rows are empty: there is no tree. Choose other data on the Dataset page.")
-    st.stop()
+forest = data.forest(bench, plan)
 tree = min(max(state.view("tree"), 0), len(forest) - 1)
 trie = forest.tree(tree)
 

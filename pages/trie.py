@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import streamlit as st
 
-from packing.packers.areal import RowTooLong
 from pages import state
 from pages.components import command, data, help_panel
 from pages.components.trie_look import look
@@ -26,15 +25,7 @@ st.caption(
     "What rows share stands once, on the left, and is computed once; every branch is where rows "
     "part."
 )
-try:
-    forest = bench.forest(plan.max_tokens_per_mb, plan.packer)
-except RowTooLong as error:
-    st.error(str(error), icon=":material/block:")
-    st.page_link("packing.py", label="Choose a larger max_tokens_per_mb on the Packing page")
-    st.stop()
-if not len(forest):
-    st.info("All rows are empty: there is no tree. Choose other data on the Dataset page.")
-    st.stop()
+forest = data.forest(bench, plan)
 
 
 @st.fragment

@@ -15,11 +15,13 @@ from pathlib import Path
 
 import streamlit as st
 
+from packing.packers.areal import RowTooLong
 from packing.sources.errors import LoadCancelled, SourceError
 from packing.sources.load import Progress, load
 from packing.sources.loaded import Loaded
 from packing.sources.samples import SAMPLES
 from packing.sources.spec import SourceSpec
+from packing.trie import Forest
 from pages import state
 from tuning.folders import uploads_folder
 from tuning.plan import TuningPlan
@@ -143,6 +145,20 @@ def bench() -> Workbench:
         st.info("There are no rows in this batch. Choose other data on the Dataset page.")
         st.stop()
     return made
+
+
+def forest(made: Workbench, plan: TuningPlan) -> Forest:
+    """The trees of the plan's packing; the page stops where there are none, and says why."""
+    try:
+        trees = made.forest(plan.max_tokens_per_mb, plan.packer)
+    except RowTooLong as error:
+        st.error(str(error), icon=":material/block:")
+        st.page_link("packing.py", label="Choose a larger max_tokens_per_mb on the Packing page")
+        st.stop()
+    if not len(trees):
+        st.info("All rows are empty: there is no tree. Choose other data on the Dataset page.")
+        st.stop()
+    return trees
 
 
 def _bench_of(found: Loaded) -> Workbench:
