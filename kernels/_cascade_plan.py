@@ -1,9 +1,11 @@
 """CascadePlan: a forest's mask as few large attention calls without a mask, or with a small one.
 
 Notable:
-- each query's ancestors outside its own segment form one path: one call for all of them
+- a node and its first child lie next to each other, so a chain of first children is one causal
+  call: a forest has as many of them as it has leaves, not nodes
+- a chain's ancestors form one path: one call for all of them, shared by the siblings in a row
 - a long node with many descendants is attended to by its whole subtree in one call instead
-- thin nodes next to each other share one masked call, so thousands of them are no thousand calls
+- thin chains next to each other share one masked call, so thousands of them are no thousand calls
 - the calls cover every visible pair exactly once; their index arrays are made while iterating, so
   a plan holds a few integers a node, whatever the depth
 """
@@ -23,7 +25,7 @@ from kernels.mask import TreeMask
 # on, and a masked call of up to 128 tokens costs no more than its parts would one by one.
 LONG_NODE = 512
 LONG_SUBTREE = 768
-OWN_SEGMENT = 64
+OWN_SEGMENT = 80
 SHARED_SEGMENT = 128
 
 Index = slice | npt.NDArray[np.int64]
@@ -56,49 +58,79 @@ class _Node:
 
 
 @dataclass(frozen=True)
+class _Chain:
+    """First children in a row; the last node has none."""
+
+    nodes: list[_Node]
+
+    @property
+    def start(self) -> int:
+        return self.nodes[0].start
+
+    @property
+    def stop(self) -> int:
+        return self.nodes[-1].stop
+
+    @property
+    def above(self) -> int:
+        return self.nodes[0].above
+
+
+@dataclass(frozen=True)
 class _Segment:
-    nodes: range
+    chains: list[_Chain]
     common: int  # path tokens that every query of the segment sees
+
+    @property
+    def start(self) -> int:
+        return self.chains[0].start
+
+    @property
+    def stop(self) -> int:
+        return self.chains[-1].stop
 
 
 class CascadePlan:
     """The calls of one mask; iterate ``calls()`` once forward and once backward."""
 
     def __init__(self, mask: TreeMask) -> None:
-        self._nodes = _nodes(mask)
-        self._segments = _segments(self._nodes)
+        chains = _chains(mask)
+        self._segments = _segments(chains)
+        self._path_length = max((chain.nodes[-1].above for chain in chains), default=0)
 
     def calls(self) -> Iterator[Call]:
         """Every call of the plan. Each visible pair is in exactly one of them.
 
         The call that holds a query's own key (causal or masked) comes before its full ones.
         """
-        nodes = self._nodes
         long_nodes: list[Call] = []
-        path = np.empty(_path_length(nodes), dtype=np.int64)
-        group_start, group_common = 0, 0  # segments in a row that see the same path share a call
+        path = np.empty(self._path_length, dtype=np.int64)
+        group_start = group_stop = 0  # segments in a row that see the same path share a call
+        group_common = 0
         for segment in self._segments:
-            first, last = nodes[segment.nodes[0]], nodes[segment.nodes[-1]]
             if segment.common != group_common:
                 if group_common:
-                    yield _full(slice(group_start, first.start), path[:group_common])
-                group_start, group_common = first.start, segment.common
-            own = slice(first.start, last.stop)
-            if len(segment.nodes) == 1:
+                    yield _full(slice(group_start, group_stop), path[:group_common])
+                group_start, group_common = segment.start, segment.common
+            group_stop = segment.stop
+            own = slice(segment.start, segment.stop)
+            if len(segment.chains) == 1:
                 yield Call(own, own, Kind.CAUSAL)
             else:
+                partial = path[segment.common : segment.chains[0].above]
                 tokens = np.arange(own.start, own.stop)
-                partial = path[segment.common : first.above]
                 yield Call(own, _index(np.concatenate([partial, tokens])), Kind.MASKED)
-            for node in (nodes[i] for i in segment.nodes):
-                if node.is_long:
-                    below = slice(node.stop, node.end)
-                    long_nodes.append(Call(below, slice(node.start, node.stop), Kind.FULL))
-                elif node.end > node.stop:
-                    stop = node.above + node.stop - node.start
-                    path[node.above : stop] = np.arange(node.start, node.stop)
+            for chain in segment.chains:
+                for node in chain.nodes[:-1]:
+                    if node.is_long:
+                        # The rest of the chain is in its causal call.
+                        below = slice(chain.stop, node.end)
+                        long_nodes.append(Call(below, slice(node.start, node.stop), Kind.FULL))
+                    else:
+                        stop = node.above + node.stop - node.start
+                        path[node.above : stop] = np.arange(node.start, node.stop)
         if group_common:
-            yield _full(slice(group_start, nodes[-1].stop), path[:group_common])
+            yield _full(slice(group_start, group_stop), path[:group_common])
         yield from long_nodes
 
 
@@ -112,9 +144,13 @@ def _index(tokens: npt.NDArray[np.int64]) -> Index:
     return slice(first, last + 1) if last - first == len(tokens) - 1 else tokens
 
 
-def _nodes(mask: TreeMask) -> list[_Node]:
+def _chains(mask: TreeMask) -> list[_Chain]:
     tree = mask.nodes
-    is_long = (tree.stop - tree.start >= LONG_NODE) & (tree.end - tree.stop >= LONG_SUBTREE)
+    count = np.arange(len(tree))
+    first = np.flatnonzero((tree.parent < 0) | (tree.parent != count - 1))  # first children follow
+    lengths = np.diff(first, append=len(tree))
+    chain_stop = np.repeat(tree.stop[first + lengths - 1], lengths)
+    is_long = (tree.stop - tree.start >= LONG_NODE) & (tree.end - chain_stop >= LONG_SUBTREE)
     nodes: list[_Node] = []
     columns = (tree.start, tree.stop, tree.end, tree.parent, is_long)
     for start, stop, end, parent, long in zip(*(c.tolist() for c in columns), strict=True):
@@ -123,34 +159,35 @@ def _nodes(mask: TreeMask) -> list[_Node]:
             up = nodes[parent]
             above = up.above + (0 if up.is_long else up.stop - up.start)
         nodes.append(_Node(start, stop, end, above, long))
-    return nodes
+    ends = (first + lengths).tolist()
+    return [_Chain(nodes[at:end]) for at, end in zip(first.tolist(), ends, strict=True)]
 
 
-def _segments(nodes: list[_Node]) -> list[_Segment]:
-    """Long enough nodes alone; others in a row together, up to a bound on tokens and lost path."""
+def _segments(chains: list[_Chain]) -> list[_Segment]:
+    """Long enough chains alone; others in a row together, up to a bound on tokens and lost path."""
     segments: list[_Segment] = []
-    first, common = 0, 0
+    row: list[_Chain] = []
+    common = 0
 
-    def close(stop: int) -> None:
-        if stop > first:
-            segments.append(_Segment(range(first, stop), common))
+    def close() -> None:
+        if row:
+            # A masked call takes a short path along at little cost: no call of its own then.
+            absorbs = len(row) > 1 and row[0].above <= SHARED_SEGMENT
+            segments.append(_Segment(row.copy(), 0 if absorbs else common))
+            row.clear()
 
-    for at, node in enumerate(nodes):
-        joined = min(common, node.above) if at > first else node.above
-        start = nodes[first]
-        alone = node.stop - node.start >= OWN_SEGMENT
-        too_long = node.stop - start.start > SHARED_SEGMENT
-        too_wide = start.above - joined > SHARED_SEGMENT
-        if at > first and (alone or too_long or too_wide):
-            close(at)
-            first, joined = at, node.above
+    for chain in chains:
+        alone = chain.stop - chain.start >= OWN_SEGMENT
+        joined = min(common, chain.above) if row else chain.above
+        if row:
+            too_long = chain.stop - row[0].start > SHARED_SEGMENT
+            too_wide = row[0].above - joined > SHARED_SEGMENT
+            if alone or too_long or too_wide:
+                close()
+                joined = chain.above
         common = joined
+        row.append(chain)
         if alone:
-            close(at + 1)
-            first = at + 1
-    close(len(nodes))
+            close()
+    close()
     return segments
-
-
-def _path_length(nodes: list[_Node]) -> int:
-    return max((n.above + n.stop - n.start for n in nodes if not n.is_long), default=0)

@@ -20,7 +20,9 @@ from torch.autograd.function import once_differentiable
 from kernels._cascade_plan import Call, CascadePlan, Index, Kind
 from kernels.mask import TreeMask
 
-_aten = torch.ops.aten
+_aten = (
+    torch.ops.aten
+)  # .default: resolving the overload at each call would cost as much as a small one
 _plans: WeakKeyDictionary[TreeMask, CascadePlan] = WeakKeyDictionary()
 
 _CPU_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -65,23 +67,24 @@ class _Cascade(torch.autograd.Function):
         groups = k.shape[0] * k.shape[1]
         queries, keys, values = _grouped(q, groups), _grouped(k, groups), _grouped(v, groups)
         wide = _wide(q.dtype)
-        out = torch.zeros(queries.shape, dtype=wide, device=q.device)
-        lse = torch.full(queries.shape[:3], -torch.inf, dtype=wide, device=q.device)
+        out = _empty(queries, mask)
+        lse = torch.empty(queries.shape[:3], dtype=wide, device=q.device)
+        lse[:, :, mask.n_real :] = -torch.inf
         for call in _plan(mask).calls():
             at = call.queries
             part, part_lse = _forward(
-                call, queries[:, :, at], _take(keys, call.keys), _take(values, call.keys),
+                call, _take(queries, at), _take(keys, call.keys), _take(values, call.keys),
                 mask, scale,
             )  # fmt: skip
+            out_here, lse_here = _take(out, at), _take(lse, at)
             if call.kind is Kind.FULL:
                 # What is there and the part weigh in as exp(lse) : exp(part_lse).
-                so_far = lse[:, :, at]
-                weight = torch.sigmoid(part_lse - so_far).unsqueeze(-1)
-                out[:, :, at].lerp_(part.to(wide), weight)
-                torch.logaddexp(so_far, part_lse, out=so_far)
+                weight = torch.sigmoid(part_lse - lse_here).unsqueeze(-1)
+                out_here.lerp_(part.to(wide), weight)
+                torch.logaddexp(lse_here, part_lse, out=lse_here)
             else:  # the first call of these queries
-                out[:, :, at] = part
-                lse[:, :, at] = part_lse
+                out_here.copy_(part)
+                lse_here.copy_(part_lse)
         out = out.to(q.dtype)
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.mask, ctx.scale = mask, scale
@@ -95,19 +98,24 @@ class _Cascade(torch.autograd.Function):
         groups = k.shape[0] * k.shape[1]
         queries, keys, values = _grouped(q, groups), _grouped(k, groups), _grouped(v, groups)
         grads = _grouped(dout, groups)
-        wide = _wide(q.dtype)
-        dq = torch.zeros(queries.shape, dtype=wide, device=q.device)
-        dk = torch.zeros(keys.shape, dtype=wide, device=q.device)
-        dv = torch.zeros(values.shape, dtype=wide, device=q.device)
+        dq, dk, dv = _empty(queries, mask), _empty(keys, mask), _empty(values, mask)
         for call in _plan(mask).calls():
             at = call.queries
             part_dq, part_dk, part_dv = _backward(
-                call, grads[:, :, at], queries[:, :, at], _take(keys, call.keys),
-                _take(values, call.keys), out[:, :, at], lse[:, :, at], mask, scale,
+                call, _take(grads, at), _take(queries, at), _take(keys, call.keys),
+                _take(values, call.keys), _take(out, at), _take(lse, at), mask, scale,
             )  # fmt: skip
-            dq[:, :, at] += part_dq
-            _add(dk, call.keys, part_dk)
-            _add(dv, call.keys, part_dv)
+            if call.kind is Kind.FULL:
+                _take(dq, at).add_(part_dq)
+                _add(dk, call.keys, part_dk)
+                _add(dv, call.keys, part_dv)
+            else:  # the first call of these tokens, as queries and as keys, where they come last
+                _take(dq, at).copy_(part_dq)
+                above = part_dk.shape[2] - part_dq.shape[2]
+                for total, part in ((dk, part_dk), (dv, part_dv)):
+                    _take(total, at).copy_(part[:, :, above:])
+                    if above:
+                        _add(total, _first(call.keys, above), part[:, :, :above])
         return (
             dq.to(q.dtype).view(q.shape),
             dk.to(k.dtype).view(k.shape),
@@ -121,19 +129,22 @@ def _forward(
     call: Call, q: Tensor, k: Tensor, v: Tensor, mask: TreeMask, scale: float
 ) -> tuple[Tensor, Tensor]:
     """Output ``(groups, G, Q, D)`` and natural log-sum-exp ``(groups, G, Q)`` of one call."""
-    if call.kind is Kind.MASKED:
+    on_cpu = q.device.type == "cpu"
+    if call.kind is Kind.MASKED and not on_cpu:
         scores = _scores(call, q, k, mask, scale)
         lse = scores.logsumexp(-1)
         weights = scores.sub_(lse.unsqueeze(-1)).exp_()
         return (weights @ v.to(weights.dtype)).view(q.shape), lse.view(q.shape[:3])
     k, v = k.expand(-1, q.shape[1], -1, -1), v.expand(-1, q.shape[1], -1, -1)
     causal = call.kind is Kind.CAUSAL
-    if q.device.type == "cpu":
-        out, lse = _aten._scaled_dot_product_flash_attention_for_cpu(
-            q, k, v, 0.0, causal, scale=scale
+    if on_cpu:
+        out, lse = _aten._scaled_dot_product_flash_attention_for_cpu.default(
+            q, k, v, 0.0, causal, attn_mask=_additive(call, mask, q.dtype), scale=scale
         )
     else:
-        out, lse, *_ = _aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, scale=scale)
+        out, lse, *_ = _aten._scaled_dot_product_flash_attention.default(
+            q, k, v, 0.0, causal, scale=scale
+        )
     return out, lse
 
 
@@ -149,7 +160,8 @@ def _backward(
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """A call's share of dQ, dK and dV, given the output and log-sum-exp of all calls."""
-    if call.kind is Kind.MASKED:
+    on_cpu = q.device.type == "cpu"
+    if call.kind is Kind.MASKED and not on_cpu:
         weights = _scores(call, q, k, mask, scale).sub_(_rows(lse.unsqueeze(-1))).exp_()
         dout_rows = _rows(dout).to(weights.dtype)
         delta = (dout_rows * _rows(out)).sum(-1, keepdim=True)
@@ -160,14 +172,15 @@ def _backward(
     heads = q.shape[1]
     keys, values = k.expand(-1, heads, -1, -1), v.expand(-1, heads, -1, -1)
     causal = call.kind is Kind.CAUSAL
-    if q.device.type == "cpu":
-        dq, dk, dv = _aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            dout, q, keys, values, out, lse, 0.0, causal, scale=scale
-        )
+    if on_cpu:
+        dq, dk, dv = _aten._scaled_dot_product_flash_attention_for_cpu_backward.default(
+            dout, q, keys, values, out, lse, 0.0, causal,
+            attn_mask=_additive(call, mask, q.dtype), scale=scale,
+        )  # fmt: skip
     else:
         # Without dropout the generator's state is not read; the operator still asks for it.
         state = torch.empty(2, dtype=torch.uint64, device=q.device)
-        dq, dk, dv = _aten._scaled_dot_product_flash_attention_backward(
+        dq, dk, dv = _aten._scaled_dot_product_flash_attention_backward.default(
             dout, q, keys, values, out, lse.contiguous(), None, None,
             q.shape[2], k.shape[2], 0.0, causal, state, state[:0], scale=scale,
         )  # fmt: skip
@@ -180,11 +193,24 @@ def _scores(call: Call, q: Tensor, k: Tensor, mask: TreeMask, scale: float) -> T
     """Masked scores ``(groups, 1, G * Q, K)`` in at least float32, heads of a group in a row."""
     wide = _wide(q.dtype)
     scores = (_rows(q).to(wide) @ k.to(wide).mT).mul_(scale)
-    ends = mask.subtree_end[_on(mask.device, call.keys)]
-    keys = torch.arange(mask.n, device=mask.device)[_on(mask.device, call.keys)]
+    return scores.masked_fill_(_hidden(call, mask).repeat(q.shape[1], 1), -torch.inf)
+
+
+def _additive(call: Call, mask: TreeMask, dtype: torch.dtype) -> Tensor | None:
+    """``(Q, K)``, 0 where a query of a masked call sees a key and -inf elsewhere."""
+    if call.kind is not Kind.MASKED:
+        return None
+    hidden = _hidden(call, mask)
+    return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf)
+
+
+def _hidden(call: Call, mask: TreeMask) -> Tensor:
+    """Bool ``(Q, K)``: the key is after the query or its subtree ends before it."""
+    at = _on(mask.device, call.keys)
+    ends = mask.subtree_end[at]
+    keys = torch.arange(mask.n, device=mask.device)[at]
     queries = torch.arange(call.queries.start, call.queries.stop, device=mask.device)[:, None]
-    hidden = (keys > queries) | (ends <= queries)
-    return scores.masked_fill_(hidden.repeat(q.shape[1], 1), -torch.inf)
+    return (keys > queries) | (ends <= queries)
 
 
 def _rows(x: Tensor) -> Tensor:
@@ -199,8 +225,21 @@ def _grouped(x: Tensor, groups: int) -> Tensor:
     return x.reshape(groups, heads, x.shape[2], x.shape[3])
 
 
+def _empty(x: Tensor, mask: TreeMask) -> Tensor:
+    """Like ``x`` in at least float32, 0 on padding; the tokens' values are yet to be written."""
+    made = torch.empty(x.shape, dtype=_wide(x.dtype), device=x.device)
+    made[:, :, mask.n_real :] = 0
+    return made
+
+
 def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
+
+
+def _first(index: Index, count: int) -> Index:
+    if isinstance(index, slice):
+        return slice(index.start, index.start + count)
+    return index[:count]
 
 
 def _on(device: torch.device, index: Index) -> slice | Tensor:
@@ -208,16 +247,17 @@ def _on(device: torch.device, index: Index) -> slice | Tensor:
 
 
 def _take(x: Tensor, index: Index) -> Tensor:
-    at = _on(x.device, index)
-    return x[:, :, at] if isinstance(at, slice) else x.index_select(2, at)
+    """Tokens of ``(groups, G, N, …)``: a view where they are contiguous, else a copy."""
+    if isinstance(index, slice):
+        return x.narrow(2, index.start, index.stop - index.start)  # cheaper than x[:, :, index]
+    return x.index_select(2, torch.from_numpy(index).to(x.device))
 
 
 def _add(total: Tensor, index: Index, part: Tensor) -> None:
-    at = _on(total.device, index)
-    if isinstance(at, slice):
-        total[:, :, at] += part
+    if isinstance(index, slice):
+        _take(total, index).add_(part)
     else:
-        total.index_add_(2, at, part.to(total.dtype))
+        total.index_add_(2, torch.from_numpy(index).to(total.device), part.to(total.dtype))
 
 
 def _plan(mask: TreeMask) -> CascadePlan:
