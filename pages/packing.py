@@ -6,10 +6,11 @@ import streamlit as st
 
 from packing.packers.areal import RowTooLong
 from pages import state
-from pages.components import command, data, help_panel
+from pages.components import before_after, command, data, help_panel
+from pages.components.cap_slider import cap_slider
+from pages.components.packing_curve import draw_curve
 from pages.components.packing_parts import (
     draw_batch_plan,
-    draw_curve,
     draw_divergences,
     draw_order_sensitivity,
     draw_trees,
@@ -41,14 +42,8 @@ if plan.max_tokens_per_mb < low:
     )
     st.stop()
 left, right = st.columns([3, 1], vertical_alignment="bottom")
-left.slider(
-    "max_tokens_per_mb",
-    low,
-    high,
-    step=plan.alignment,
-    help=f"Multiples of {plan.alignment} from the longest row up. Arrow keys move one step.",
-    **state.bind("max_tokens_per_mb", read=lambda cap: min(max(cap, low), high)),
-)
+with left:
+    cap_slider(low, high, plan.alignment)
 right.segmented_control(
     "packer",
     ["areal", "prefix-aware"],
@@ -64,10 +59,16 @@ try:
 except RowTooLong as error:
     st.error(str(error))
     st.stop()
-draw_curve(bench, plan)
-names = ["Trees", "Ranks and minibatches", "Order of rows", "Where rows part too early"]
-parts = [draw_trees, draw_batch_plan, draw_order_sensitivity, draw_divergences]
-for tab, part in zip(st.tabs(names, on_change="rerun", key="packing_tabs"), parts, strict=True):
+draw_curve(bench, plan, low, high)
+parts = {
+    "Trees": draw_trees,
+    "Before and after": before_after.draw,
+    "Ranks and minibatches": draw_batch_plan,
+    "Order of rows": draw_order_sensitivity,
+    "Where rows part too early": draw_divergences,
+}
+tabs = st.tabs(list(parts), on_change="rerun", key="packing_tabs")
+for tab, part in zip(tabs, parts.values(), strict=True):
     if tab.open:  # a hidden tab works nothing out
         with tab:
             part(bench, plan)

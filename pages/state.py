@@ -5,10 +5,12 @@ Notable:
   reload or a restarted server bring back the same question
 - a widget is tied to a plan field by ``bind``: no page copies values by hand
 - the view (chosen tree, node, row, window) is in the URL too, but is not part of the question
+- so is the other side of a comparison, as text: what it changes of the plan, or two runs
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,11 +20,14 @@ import streamlit as st
 from tuning.plan import TuningPlan
 
 # Not the key of any widget: widgets write their values under their keys.
-_PLAN, _UNDO, _VIEW = "state.plan", "state.undo", "state.view"
+_PLAN, _UNDO, _VIEW, _OTHER = "state.plan", "state.undo", "state.view", "state.other"
+_LAST = "state.last_change"
 _WRITTEN, _REFUSED = "state.url_written", "state.url_refused"
 
 VIEW_KEYS = ("tree", "node", "row", "x0", "x1", "token")
+OTHER_KEYS = ("vs", "a.run", "b.run", *(f"b.{name}" for name in sorted(TuningPlan.query_names())))
 _UNDO_STEPS = 50
+_IN_A_ROW_S = 0.7
 _MAKE_TREES = (
     "max_tokens_per_mb",
     "packer",
@@ -38,12 +43,19 @@ def plan() -> TuningPlan:
 
 
 def update(**fields: Any) -> None:
-    """Change fields of the plan; the plan before can be brought back with ``undo``."""
+    """Change fields of the plan; the plan before can be brought back with ``undo``.
+
+    Changes of the same fields in a row, as when a slider is dragged, are undone as one.
+    """
     before = plan()
     after = replace(before, **fields)
     if after == before:
         return
-    st.session_state[_UNDO] = [*st.session_state.get(_UNDO, []), before][-_UNDO_STEPS:]
+    last, then = st.session_state.get(_LAST, ((), 0.0))
+    now = time.monotonic()
+    st.session_state[_LAST] = (tuple(fields), now)
+    if last != tuple(fields) or now - then > _IN_A_ROW_S:
+        st.session_state[_UNDO] = _with_undo_step()
     st.session_state[_PLAN] = after
     if after.source != before.source:
         st.session_state[_VIEW] = {}
@@ -57,9 +69,11 @@ def can_undo() -> bool:
 
 
 def undo() -> None:
-    """Bring back the plan before the last change."""
-    *rest, before = st.session_state[_UNDO]
+    """Bring back the plan, and what it is compared with, before the last change."""
+    *rest, (before, beside) = st.session_state[_UNDO]
     st.session_state[_UNDO] = rest
+    st.session_state[_OTHER] = beside
+    st.session_state.pop(_LAST, None)
     st.session_state[_PLAN] = before
 
 
@@ -96,27 +110,47 @@ def set_view(**values: int | None) -> None:
     st.session_state[_VIEW] = current
 
 
+def other() -> dict[str, str]:
+    """What the plan is compared with, as ``OTHER_KEYS`` of the URL have it."""
+    return dict(st.session_state.get(_OTHER, {}))
+
+
+def set_other(values: Mapping[str, str | None]) -> None:
+    """Change what the plan is compared with; None clears a key. ``undo`` brings it back."""
+    before = other()
+    after = {k: v for k, v in (before | dict(values)).items() if v is not None}
+    if after != before:
+        st.session_state[_UNDO] = _with_undo_step()
+        st.session_state.pop(_LAST, None)
+        st.session_state[_OTHER] = after
+
+
+def _with_undo_step() -> list[tuple[TuningPlan, dict[str, str]]]:
+    return [*st.session_state.get(_UNDO, []), (plan(), other())][-_UNDO_STEPS:]
+
+
 def refused() -> list[str]:
     """Sentences about parameters of the link that could not be used."""
     return st.session_state.get(_REFUSED, [])
 
 
 def read_url() -> None:
-    """Take plan and view from the URL where it is not the one that this session wrote."""
+    """Take plan, view and comparison from the URL where it is not what this session wrote."""
     query = st.query_params.to_dict()
-    known = _plan_query(query) | _view_query(query)
+    known = _plan_query(query) | _view_query(query) | _other_query(query)
     if query == st.session_state.get(_WRITTEN) or (not known and _PLAN in st.session_state):
         return
     st.session_state[_PLAN], st.session_state[_REFUSED] = TuningPlan.from_query(query)
     st.session_state[_VIEW] = {
         name: int(text) for name, text in _view_query(query).items() if text.isdecimal()
     }
+    st.session_state[_OTHER] = _other_query(query)
 
 
 def write_url() -> None:
-    """Show plan and view in the address bar."""
+    """Show plan, view and comparison in the address bar."""
     shown = {name: str(value) for name, value in st.session_state.get(_VIEW, {}).items()}
-    wanted = plan().to_query() | shown
+    wanted = plan().to_query() | shown | other()
     if st.query_params.to_dict() != wanted:
         st.query_params.from_dict(wanted)
     st.session_state[_WRITTEN] = wanted
@@ -128,3 +162,7 @@ def _plan_query(query: Mapping[str, str]) -> dict[str, str]:
 
 def _view_query(query: Mapping[str, str]) -> dict[str, str]:
     return {k: v for k, v in query.items() if k in VIEW_KEYS}
+
+
+def _other_query(query: Mapping[str, str]) -> dict[str, str]:
+    return {k: v for k, v in query.items() if k in OTHER_KEYS}

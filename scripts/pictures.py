@@ -1,6 +1,7 @@
 """Pictures of the real app, for the README and for the eye.
 
-    python -m scripts.pictures            docs/pictures/*.png, light, 1440 px wide
+    python -m scripts.pictures            docs/pictures: a page each, light, 1440 px wide, and
+                                          flow.webp, the job as a short film
     python -m scripts.pictures --all DIR  every page, light and dark, 1440 and 800 px, into DIR
 
 A server of its own with an empty data folder is started on math-grpo; the Kernels and Tune pages
@@ -17,9 +18,10 @@ from typing import Any
 
 from PIL import Image
 
+from scripts.flow import record
 from tests.app import CHROMIUM_FLAGS, ROOT, Server, chromium_path
 
-PAGES = ("dataset", "trie", "packing", "kernels", "tune", "export")
+PAGES = ("dataset", "trie", "packing", "kernels", "tune", "compare", "export")
 _LINK = "cap=4096&prompts=16"
 _TALLEST = 2400
 _COLOURS = 128
@@ -51,6 +53,8 @@ def main() -> None:
                 for name in PAGES:
                     _shoot(page, server, name, folder / f"{name}{mark}.png")
                 page.close()
+            if not options.all:
+                record(chromium, server.url, _LINK, folder / "flow.webp")
         finally:
             chromium.close()
             server.stop()

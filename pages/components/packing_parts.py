@@ -1,20 +1,21 @@
-"""The parts of the Packing page: verdict, curve, trees, ranks, order of rows."""
+"""The parts of the Packing page: verdict, trees, ranks, order of rows, divergences."""
 
 from __future__ import annotations
 
 import statistics
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
 from packing.metrics import PackingMetrics, padded_token_ratio
 from pages import state
-from pages.components import background, tokens
-from tuning.figures.packing import cap_curve, tree_fill
-from tuning.figures.style import SERIES
+from pages.components import tokens
+from pages.components.forest import forest_overview
 from tuning.plan import TuningPlan
 from tuning.workbench import Workbench, batch_plan
 
+_OPEN = "packing.open_tree"  # a tree was clicked: its page opens once the bars are drawn
 _SHUFFLES = 5
 _TABLE_ROWS = 2000
 _PIECES = 3
@@ -32,7 +33,7 @@ def draw_verdict(bench: Workbench, plan: TuningPlan) -> None:
     columns[0].metric(
         "trees",
         f"{m.n_trees:,}",
-        "optimal" if gap == 0 else f"{gap:+,} above the bound",
+        "optimal" if gap == 0 else f"{gap:,} over the bound",
         delta_color="off",
         delta_arrow="off",
         help=f"No packer can do with fewer than {least.trees:,} (exact bound).",
@@ -40,7 +41,7 @@ def draw_verdict(bench: Workbench, plan: TuningPlan) -> None:
     columns[1].metric(
         "tree_token_ratio",
         f"{m.tree_token_ratio:.3f}",
-        f"{m.prefix_reuse:.2f}× prefix reuse",
+        f"{m.prefix_reuse:.2f}× reuse",
         delta_color="off",
         delta_arrow="off",
         help="Tokens in trees ÷ tokens of the rows, AReaL's own figure; lower is better.",
@@ -48,7 +49,7 @@ def draw_verdict(bench: Workbench, plan: TuningPlan) -> None:
     columns[2].metric(
         "paid ÷ original",
         f"{m.padded_token_ratio:.3f}",
-        f"{m.fill:.1%} of the trees filled",
+        f"{m.fill:.1%} filled",
         delta_color="off",
         delta_arrow="off",
         help="Trees × max_tokens_per_mb ÷ tokens of the rows: what really runs through the model.",
@@ -56,7 +57,7 @@ def draw_verdict(bench: Workbench, plan: TuningPlan) -> None:
     columns[3].metric(
         "flat packing pays",
         "refused" if paid.flat is None else f"{paid.flat / paid.original_tokens:.3f}",
-        "AReaL without trees",
+        "without trees",
         delta_color="off",
         delta_arrow="off",
         help="AReaL's ffd micro-batches of whole rows, each padded to a multiple of 256.",
@@ -92,31 +93,32 @@ def _verdict(m: PackingMetrics, tree_over_flat: float | None) -> str:
     )
 
 
-def draw_curve(bench: Workbench, plan: TuningPlan) -> None:
-    """Paid and tree tokens over the whole range of caps, each packer as soon as it is known."""
-    curves, growing = {}, []
-    for packer in ("flat", "areal", "prefix-aware"):
-        curves[packer], complete = background.curve(bench, packer, plan.alignment)
-        if not complete:
-            growing.append(SERIES[packer][2])
-    st.plotly_chart(
-        cap_curve(curves, bench.rows.n_tokens, plan.max_tokens_per_mb),
-        key="cap_curve",
-        alt="Paid tokens and tree tokens divided by original tokens, for each max_tokens_per_mb.",
-    )
-    if growing:
-        background.watch()
-        st.caption("Still working on the whole range: " + ", ".join(growing) + ".")
-
-
 def draw_trees(bench: Workbench, plan: TuningPlan) -> None:
+    """Every tree as a bar, and as a line of a table; a click opens it on the Trie page."""
     m = bench.metrics(plan.max_tokens_per_mb, plan.packer)
     forest = bench.forest(plan.max_tokens_per_mb, plan.packer)
-    st.plotly_chart(
-        tree_fill(m.tokens_per_tree, plan.max_tokens_per_mb),
-        key="tree_fill",
-        alt="Tokens and padding of each tree.",
+    row_tokens = bench.row_tokens_per_tree(plan.max_tokens_per_mb, plan.packer)
+
+    def picked(tree: int) -> None:
+        state.set_view(tree=tree, node=None, row=None, x0=None, x1=None)
+        st.session_state[_OPEN] = True
+
+    forest_overview(
+        np.arange(m.n_trees),
+        m.tokens_per_tree,
+        forest.rows_per_tree,
+        row_tokens,
+        plan.max_tokens_per_mb,
+        -1,
+        -1,
+        picked,
     )
+    st.caption(
+        "Each bar is a tree: as long as it is full, its colour the stronger the more its rows "
+        "share. A click opens it on the Trie page."
+    )
+    if st.session_state.pop(_OPEN, False):
+        st.switch_page("trie.py")
     shown = min(m.n_trees, _TABLE_ROWS)
     rows = forest.rows_per_tree[:shown]
     table = pd.DataFrame(
@@ -126,16 +128,13 @@ def draw_trees(bench: Workbench, plan: TuningPlan) -> None:
             "nodes": forest.nodes_per_tree[:shown],
             "tokens": m.tokens_per_tree[:shown],
             "padding": plan.max_tokens_per_mb - m.tokens_per_tree[:shown],
-            "row tokens": bench.row_tokens_per_tree(plan.max_tokens_per_mb, plan.packer)[:shown],
+            "row tokens": row_tokens[:shown],
         }
     )
     table["reuse ×"] = table["row tokens"] / table["tokens"]
-    picked = st.dataframe(
+    st.dataframe(
         table,
         hide_index=True,
-        key="trees_table",
-        on_select="rerun",
-        selection_mode="single-row",
         column_config={
             "tokens": st.column_config.ProgressColumn(
                 format="localized", min_value=0, max_value=plan.max_tokens_per_mb
@@ -147,17 +146,6 @@ def draw_trees(bench: Workbench, plan: TuningPlan) -> None:
     )
     if m.n_trees > shown:
         st.caption(f"The first {shown:,} of {m.n_trees:,} trees.")
-    if picked.selection.rows:
-        tree = int(table["tree"][picked.selection.rows[0]])
-        st.button(
-            f"Open tree {tree} on the Trie page",
-            icon=":material/account_tree:",
-            on_click=state.set_view,
-            kwargs={"tree": tree, "node": None, "row": None, "x0": None, "x1": None},
-            key="open_tree",
-        )
-        if st.session_state.get("open_tree"):
-            st.switch_page("trie.py")
 
 
 def draw_batch_plan(bench: Workbench, plan: TuningPlan) -> None:

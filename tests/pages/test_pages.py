@@ -71,13 +71,11 @@ def test_a_broken_link_says_what_was_not_used() -> None:
     assert "8,192" in summary(app)
 
 
-def test_the_slider_changes_the_figures_and_undo_brings_them_back() -> None:
-    app = opened("packing")
+def test_the_packer_changes_the_figures_and_undo_brings_them_back() -> None:
+    app = opened("packing", data="sample:agent-turns", cap="12288")
     before = summary(app)
-    slider = next(s for s in app.slider if s.key == "plan.max_tokens_per_mb")
-    slider.set_value(2048).run()
-    changed = summary(app)
-    assert "2,048" in changed and changed != before
+    next(g for g in app.button_group if g.key == "plan.packer").set_value(["prefix-aware"]).run()
+    assert summary(app) != before
     next(b for b in app.button if b.key == "undo").click().run()
     assert summary(app) == before
 

@@ -10,12 +10,8 @@ from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from packing.trie import Trie, build_forest
 from tuning.figures.lengths import length_histogram
-from tuning.figures.packing import cap_curve, tree_fill
 from tuning.figures.style import escaped
 from tuning.figures.trie import MAX_MARKS, choose_marks, nodes_below, subtree_tokens
-from tuning.workbench import CurvePoint
-
-BUDGET = 300_000
 
 
 def big_trie(rows: int = 3000) -> Trie:
@@ -63,15 +59,3 @@ def test_histogram_weighs_the_same_for_a_million_rows() -> None:
     colors = set(figure.data[0].marker.color)
     assert len(colors) == 2, "rows over the cap stand out"
     assert length_histogram(np.empty(0, dtype=np.int64), 128).data
-
-
-def test_curve_and_fill_stay_small() -> None:
-    points = [CurvePoint(128 * n, 9, 1000, 1100) for n in range(1, 60)]
-    figure = cap_curve({"areal": points, "flat": points, "prefix-aware": points}, 1000, 4096)
-    assert len(figure.to_json()) < BUDGET
-    assert len(figure.data) == 5, "flat has no trees"
-    tokens = np.random.default_rng(0).integers(1, 4096, 100_000)
-    fill = tree_fill(tokens, 4096)
-    assert len(fill.to_json()) < BUDGET
-    assert len(fill.data[0].x) <= 250
-    assert tree_fill(np.empty(0, dtype=np.int64), 128).data
