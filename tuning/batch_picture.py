@@ -26,6 +26,8 @@ from packing.prefixes import PrefixOrder
 from tuning.points import Mode
 
 Int64s = npt.NDArray[np.int64]
+_Lines = tuple[Int64s, int]
+"""int64 ``(lines, 3)``: first, again, padding; and how many lines are waiting alone."""
 
 MAX_BANDS = 30
 """Three panels of so many bands of three parts each are 270 marks."""
@@ -51,8 +53,10 @@ class Band:
 class Panel:
     """All lines of one mode.
 
-    tokens: what runs through the model: ``first + again + padding``
-    first:  computed for the first time; again: computed elsewhere as well
+    tokens:  what runs through the model: ``first + again + padding``
+    first:   computed for the first time; again: computed elsewhere as well
+    waiting: so many of the lines are no row and no micro-batch, but a rank that waits for another
+             (dummy trees are trees: they are run)
     """
 
     mode: Mode
@@ -62,12 +66,14 @@ class Panel:
     again: int
     padding: int
     bands: tuple[Band, ...]
+    waiting: int = 0
 
     @property
     def title(self) -> str:
         """``Packed flat · 17 micro-batches``."""
         name, one, many = _NAMES[self.mode]
-        return f"{name} · {self.lines:,} {one if self.lines == 1 else many}"
+        count = self.lines - self.waiting
+        return f"{name} · {count:,} {one if count == 1 else many}"
 
 
 @dataclass(frozen=True)
@@ -98,8 +104,7 @@ def _first_time_tokens(order: PrefixOrder, rows: Int64s) -> Int64s:
     return new
 
 
-def _padded(order: PrefixOrder, update: Pass, new: Int64s) -> Int64s:
-    """int64 ``(lines, 3)``: first, again, padding."""
+def _padded(order: PrefixOrder, update: Pass, new: Int64s) -> _Lines:
     batches = [PaddedBatch.of(order.lengths[rank.members]) for rank in update.ranks]
     most = max(batch.tokens for batch in batches)
     parts = []
@@ -107,10 +112,10 @@ def _padded(order: PrefixOrder, update: Pass, new: Int64s) -> Int64s:
         lengths, first = order.lengths[rank.members], new[rank.members]
         parts.append(np.stack([first, lengths - first, batch.width - lengths], axis=1))
         parts.append(_waiting(most - batch.tokens, batch.width))
-    return np.concatenate(parts)
+    return np.concatenate(parts), sum(map(len, parts[1::2]))
 
 
-def _flat(order: PrefixOrder, chain: Chain, update: Pass, new: Int64s) -> Int64s:
+def _flat(order: PrefixOrder, chain: Chain, update: Pass, new: Int64s) -> _Lines:
     lengths = [order.lengths[rank.members] for rank in update.ranks]
     in_step = split_synchronised(lengths, chain.plan.spec, chain.plan.padding)
     most = max(one.padded_tokens for one in in_step)
@@ -121,10 +126,10 @@ def _flat(order: PrefixOrder, chain: Chain, update: Pass, new: Int64s) -> Int64s
         padding = np.array(split.padded_to) - tokens
         parts.append(np.stack([first, tokens - first, padding], axis=1))
         parts.append(_waiting(most - split.padded_tokens, chain.plan.max_tokens_per_mb))
-    return np.concatenate(parts)
+    return np.concatenate(parts), sum(map(len, parts[1::2]))
 
 
-def _trees(order: PrefixOrder, chain: Chain, update: Pass, new: Int64s, packer: str) -> Int64s:
+def _trees(order: PrefixOrder, chain: Chain, update: Pass, new: Int64s, packer: str) -> _Lines:
     cap = chain.plan.max_tokens_per_mb
     pack = pack_areal if packer == "areal" else pack_prefix_aware
     packings: list[Packing] = [pack(order, cap, rank.members) for rank in update.ranks]
@@ -136,7 +141,7 @@ def _trees(order: PrefixOrder, chain: Chain, update: Pass, new: Int64s, packer: 
         tokens = packing.tokens_per_tree
         parts.append(np.stack([first, tokens - first, cap - tokens], axis=1))
         parts.append(_waiting((most - packing.n_trees) * cap, cap))
-    return np.concatenate(parts)
+    return np.concatenate(parts), 0
 
 
 def _waiting(tokens: int, width: int) -> Int64s:
@@ -149,8 +154,8 @@ def _waiting(tokens: int, width: int) -> Int64s:
     return lines
 
 
-def _panel(mode: Mode, passes: Sequence[Int64s]) -> Panel:
-    lines = np.concatenate(passes)
+def _panel(mode: Mode, passes: Sequence[_Lines]) -> Panel:
+    lines = np.concatenate([one for one, _ in passes])
     run = max(-(-len(lines) // MAX_BANDS), 1)
     bands = []
     for at in range(0, len(lines), run):
@@ -158,4 +163,13 @@ def _panel(mode: Mode, passes: Sequence[Int64s]) -> Panel:
         first, again, padding = part.mean(axis=0).tolist()
         bands.append(Band(len(part), first, again, padding))
     first, again, padding = lines.sum(axis=0).tolist()
-    return Panel(mode, len(lines), int(lines.sum()), first, again, padding, tuple(bands))
+    return Panel(
+        mode,
+        len(lines),
+        int(lines.sum()),
+        first,
+        again,
+        padding,
+        tuple(bands),
+        sum(waiting for _, waiting in passes),
+    )

@@ -3,6 +3,8 @@
 
 const SHARED = "#0072B2"; // once for several rows
 const OWN = "#56B4E9"; // once, of one row
+const REST = "rgba(128, 128, 128, 0.35)";
+const HATCHED = "repeating-linear-gradient(135deg, currentColor 0 1px, transparent 1px 5px)";
 const GUTTER = 58;
 const ROWS_HEIGHT = 300;
 const STRIP = 20;
@@ -70,6 +72,8 @@ export default function (component) {
     [SHARED, "shared by rows, computed once"],
     [ORANGE, "the same prefix, computed again"],
     [OWN, "of one row alone"],
+    ...(data.whole && data.treeTokens > data.tokens ? [[REST, "rows not shown"]] : []),
+    ...(data.whole ? [[HATCHED, "padding"]] : []),
   ].map(([color, name]) => {
     const entry = document.createElement("span");
     const patch = document.createElement("i");

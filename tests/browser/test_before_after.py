@@ -1,0 +1,165 @@
+"""Before and after on the Packing page: its figures are the chain's, and the fold can be played."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from packing.sources.load import load
+from tests.app import Server
+from tests.browser.drive import rested
+from tuning.fold import Fold, choose_fold
+from tuning.plan import TuningPlan
+from tuning.points import Mode, Point, Question
+from tuning.store import Store
+from tuning.workbench import Workbench, batch_plan
+
+pytestmark = pytest.mark.browser
+
+PLAN = TuningPlan(prompts_per_step=24, max_tokens_per_mb=3072, ppo_n_minibatches=2, model="small")
+ORANGE = (230, 159, 0)
+COUNT_PIXELS = """(canvas, color) => {
+  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  let found = 0;
+  for (let i = 0; i < data.length; i += 4) {
+    found += color.every((value, n) => data[i + n] === value) && data[i + 3] === 255;
+  }
+  return found;
+}"""
+
+
+@pytest.fixture(scope="module")
+def bench() -> Workbench:
+    return Workbench.of(load(PLAN.source).rows, PLAN)
+
+
+@pytest.fixture(scope="module")
+def fold(bench: Workbench) -> Fold:
+    cap = PLAN.max_tokens_per_mb
+    found = choose_fold(bench.order, bench.forest(cap, PLAN.packer), cap)
+    assert found is not None and found.row_tokens > found.tokens, "something merges"
+    return found
+
+
+@pytest.fixture
+def shown(page: Any, server: Server) -> Iterator[Any]:
+    page.goto(f"{server.url}/packing?{urlencode(PLAN.to_query())}")
+    tab = page.get_by_role("tab", name="Before and after")
+    tab.wait_for()
+    rested(page)
+    assert not page.locator(".ways, .fold").count(), "a closed tab has worked nothing out"
+    tab.click()
+    page.locator(".fold[data-draw-ms]").wait_for()
+    rested(page)
+    yield page
+
+
+def number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def test_figures_are_the_chains_own(shown: Any, bench: Workbench) -> None:
+    paid = bench.chain(batch_plan(PLAN)).comparison
+    expected: dict[Mode, int] = {"padded": paid.padded, "flat": paid.flat or 0, "tree": paid.tree}
+    for mode, tokens in expected.items():
+        way = shown.locator(f".way.{mode}")
+        assert number(way.locator(".tokens b").inner_text()) == tokens
+        drawn = way.locator(".bar i").evaluate_all(
+            "marks => marks.reduce((sum, m) => sum + parseFloat(m.style.width)"
+            " * parseFloat(m.style.height), 0) / 1e4"
+        )
+        assert drawn == pytest.approx(tokens / paid.padded, abs=2e-3), "the bar is to scale"
+    assert shown.locator(".bar i").count() <= 300
+    assert f"{paid.tree / paid.padded:.1%}" in shown.locator(".way.tree .share").inner_text()
+    said = shown.get_by_role("heading", name=re.compile("^The same")).inner_text()
+    assert f"The same {len(bench.rows):,} rows" in said
+    for tokens in expected.values():
+        assert f"{float(f'{tokens:.3g}'):,.0f}" in said
+
+
+def test_a_step_has_a_time_only_where_it_was_measured(
+    shown: Any, server: Server, bench: Workbench
+) -> None:
+    shown.get_by_text("No step of this plan has been measured.").wait_for()
+    question = Question.of(
+        PLAN, "tree", PLAN.max_tokens_per_mb, bench.rows.fingerprint, "cpu of a test", "2"
+    )
+    point = Point(
+        question,
+        "measured",
+        step_s=1.25,
+        p20_s=1.2,
+        p80_s=1.5,
+        repeats=3,
+        measured_at="2026-01-02T03:04:05+00:00",
+    )
+    Store(server.home / "data" / "history.sqlite").add("test", PLAN, point)
+    shown.reload()
+    shown.get_by_role("tab", name="Before and after").click()
+    told = shown.locator(".way.tree .step")
+    told.wait_for()
+    text = " ".join(told.inner_text().split())
+    assert text.startswith("1.25 s a step, measured")
+    assert "1.20 s to 1.50 s over 3 repeats, 2026-01-02 03:04 UTC" in text
+    assert shown.locator(".way.flat .step").inner_text() == "step not measured"
+    shown.get_by_role("link", name="Measure it on the Tune page").click()
+    shown.get_by_role("heading", name="Tune", level=1).wait_for()
+
+
+def test_play_then_skip_reaches_the_end(shown: Any, fold: Fold) -> None:
+    root, canvas = shown.locator(".fold"), shown.locator(".fold canvas")
+    shown.wait_for_timeout(400)
+    assert root.get_attribute("data-phase") == "before", "nothing moves until it is asked to"
+    assert number(root.get_attribute("data-tokens")) == fold.row_tokens
+    assert f"{fold.row_tokens:,} tokens" in canvas.get_attribute("aria-label")
+    assert canvas.evaluate(COUNT_PIXELS, ORANGE) > 0, "repeated prefixes are marked"
+    shown.locator(".fold .play").focus()
+    shown.keyboard.press("Enter")
+    assert root.get_attribute("data-phase") == "playing"
+    shown.keyboard.press("Tab")
+    shown.keyboard.press("Enter")
+    at_the_end(shown, fold)
+
+
+def at_the_end(page: Any, fold: Fold) -> None:
+    root, canvas = page.locator(".fold"), page.locator(".fold canvas")
+    assert root.get_attribute("data-phase") == "after"
+    assert number(root.get_attribute("data-tokens")) == fold.tokens
+    assert root.locator(".count b").inner_text() == f"{fold.tokens:,}"
+    assert f"{fold.tokens:,} tokens" in canvas.get_attribute("aria-label")
+    assert f"{fold.tokens:,} tokens" in root.locator(".live").text_content(), "it is read out"
+    assert not canvas.evaluate(COUNT_PIXELS, ORANGE), "nothing is there twice"
+
+
+def test_left_alone_it_counts_down_to_the_end(shown: Any, fold: Fold) -> None:
+    root = shown.locator(".fold")
+    seen = root.evaluate(
+        """root => new Promise(done => {
+          const seen = [];
+          root.querySelector('.play').click();
+          const look = () => {
+            seen.push(Number(root.dataset.tokens));
+            if (root.dataset.phase === 'playing') requestAnimationFrame(look);
+            else done(seen);
+          };
+          look();
+        })"""
+    )
+    assert seen == sorted(seen, reverse=True), "the counter only falls"
+    assert seen[0] == fold.row_tokens and len(set(seen)) > 2
+    at_the_end(shown, fold)
+    shown.locator(".fold .play", has_text="Replay").click()
+    assert root.get_attribute("data-phase") == "playing"
+
+
+def test_who_wants_less_motion_is_at_the_end_at_once(shown: Any, fold: Fold) -> None:
+    shown.emulate_media(reduced_motion="reduce")
+    phase = shown.locator(".fold").evaluate(
+        "root => { root.querySelector('.play').click(); return root.dataset.phase; }"
+    )
+    assert phase == "after"
+    at_the_end(shown, fold)
