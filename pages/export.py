@@ -1,4 +1,4 @@
-"""Export: the config that leaves, whether it will run, and what a run's log says afterwards."""
+"""Export: the config, the report and the workspace that leave, and what comes back."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from pages.components import command, data
 from pages.components.export_config import draw_own_config
 from pages.components.export_logs import draw_logs
 from pages.components.export_parts import draw_export, draw_refusal, draw_settings, draw_verdict
+from pages.components.export_report import draw_report
+from pages.components.share_known import known_of
+from pages.components.share_open import draw_open
+from pages.components.share_save import draw_link, draw_save
 
 bench = data.bench()
 
@@ -23,7 +27,9 @@ runs = not draw_refusal(bench, plan)
 if runs:
     draw_verdict(bench, plan, choice)
 names = ["A config for AReaL"] if runs else []
-*new, own, logs = st.tabs([*names, "Your own config", "Read a log back"])
+*new, own, logs, report, share = st.tabs(
+    [*names, "Your own config", "Read a log back", "Report", "Save and share"]
+)
 for tab in new:
     with tab:
         draw_export(bench, plan, choice)
@@ -31,4 +37,11 @@ with own:
     draw_own_config(bench, plan, choice)
 with logs:
     draw_logs(bench, plan)
+known = known_of(bench, plan)
+with report:
+    draw_report(known)
+with share:
+    draw_link(known)
+    draw_save(known)
+    draw_open()
 command.draw("export")

@@ -16,6 +16,7 @@ page = st.navigation(
         st.Page("packing.py", title="Packing", icon=":material/inventory_2:"),
         st.Page("kernels.py", title="Kernels", icon=":material/memory:"),
         st.Page("tune.py", title="Tune", icon=":material/speed:"),
+        st.Page("compare.py", title="Compare", icon=":material/compare_arrows:"),
         st.Page("export.py", title="Export", icon=":material/ios_share:"),
     ],
     position="top",

@@ -1,54 +1,29 @@
 """Two datasets, plans or runs side by side: the same measures, and their differences as numbers.
 
 Notable:
-- exact figures are compared as they are; times only with what they were measured on beside them
-- a measure that one side lacks is listed without a difference, never guessed
+- a figure that one side lacks is listed without a difference, never guessed
+- neither side is called better where the figures do not compare: other rows, another model, a
+  measured time against an estimated one, spreads that overlap
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
-from tuning.commands import rows_argument
-from tuning.plan import TuningPlan
-from tuning.report.steps import step_of
-from tuning.workspace import Workspace
+from tuning.compare_side import MODES, PAID, PAID_RATIO, SPEED, STEP, TOKENS, Measure, Side, StepAt
+from tuning.points import Mode
 
-Better = Literal["less", "more", ""]
-
-_GIB = 2**30
-
-
-@dataclass(frozen=True)
-class Measure:
-    """One figure of a side. better: whether less or more of it is good; empty: neither."""
-
-    name: str
-    value: float | int | None
-    kind: str = "exact"
-    better: Better = ""
-
-
-@dataclass(frozen=True)
-class Side:
-    """What is compared.
-
-    settings: plan fields as text; where: machine and model of its times, empty where none
-    """
-
-    title: str
-    measures: tuple[Measure, ...]
-    settings: Mapping[str, str]
-    where: str = ""
+_TWICE = 2.0
+_SAME = 5e-4
 
 
 @dataclass(frozen=True)
 class Line:
     """A measure of both sides. difference: b − a; ratio: b / a; None where a side lacks it.
 
-    winner: "a", "b", or nothing where neither is better
+    winner: "a", "b", or nothing where neither is better; note: why neither is, though they differ
     """
 
     name: str
@@ -59,49 +34,47 @@ class Line:
     difference: float | int | None
     ratio: float | None
     winner: str
+    note: str = ""
+
+    @property
+    def kinds(self) -> str:
+        """``measured``, or ``A measured, B estimated``."""
+        if self.kind_a == self.kind_b:
+            return self.kind_a
+        return f"A {self.kind_a}, B {self.kind_b}"
+
+
+@dataclass(frozen=True)
+class CapLine:
+    """Steps of both sides in a mode at a cap; a kind says why there are no seconds, too."""
+
+    mode: Mode
+    max_tokens_per_mb: int
+    a_s: float | None
+    a_kind: str
+    b_s: float | None
+    b_kind: str
+    ratio: float | None
 
 
 @dataclass(frozen=True)
 class Compared:
     """The comparison as plain values.
 
-    changed: settings that differ: name, a's, b's; notes: what to keep in mind while reading it
+    sentence: what matters; lines: the measures; caps: every step of either side
+    changed:  settings that differ: name, a's, b's; notes: what to keep in mind while reading it
     """
 
     a: str
     b: str
+    sentence: str
     lines: tuple[Line, ...]
+    caps: tuple[CapLine, ...]
     changed: tuple[tuple[str, str, str], ...]
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
-
-    def text(self) -> str:
-        """For a terminal."""
-        rows = [("", "a", "b", "b − a", "b ÷ a")]
-        rows += [
-            (
-                line.name,
-                _written(line.a, line.kind_a),
-                _written(line.b, line.kind_b),
-                _written(line.difference, signed=True),
-                "–" if line.ratio is None else f"{line.ratio:.3f}",
-            )
-            for line in self.lines
-        ]
-        widths = [max(len(row[at]) for row in rows) for at in range(5)]
-        shown = [
-            "  ".join(
-                cell.ljust(width) if at == 0 else cell.rjust(width)
-                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ]
-        head = [f"a: {self.a}", f"b: {self.b}", ""]
-        changed = [f"{name}: {one} → {other}" for name, one, other in self.changed]
-        tail = ["", *changed] if changed else []
-        return "\n".join([*head, *shown, *tail, *(["", *self.notes] if self.notes else [])])
 
 
 def compare(a: Side, b: Side) -> Compared:
@@ -109,115 +82,172 @@ def compare(a: Side, b: Side) -> Compared:
     mine = {one.name: one for one in a.measures}
     theirs = {one.name: one for one in b.measures}
     names = [*mine, *(name for name in theirs if name not in mine)]
-    lines = tuple(_line(name, mine.get(name), theirs.get(name)) for name in names)
+    lines = {name: _line(a, b, mine.get(name), theirs.get(name), name) for name in names}
     keys = [*a.settings, *(key for key in b.settings if key not in a.settings)]
     changed = tuple(
         (key, a.settings.get(key, "–"), b.settings.get(key, "–"))
         for key in keys
         if a.settings.get(key) != b.settings.get(key)
     )
-    return Compared(a.title, b.title, lines, changed, tuple(_notes(a, b, lines)))
-
-
-def side_of(workspace: Workspace, title: str = "") -> Side:
-    """A workspace's batch, plan and times as a side."""
-    plan, batch = workspace.plan, workspace.batch
-    measures: list[Measure] = []
-    if batch is not None:
-        measures += [
-            Measure("rows", batch.rows),
-            Measure("prompt groups", batch.groups),
-            Measure("tokens", batch.tokens),
-            Measure("longest row", batch.longest),
-            Measure("median row", batch.median),
-            Measure("tokens of one trie", batch.trie_tokens, better="less"),
-        ]
-    if batch is not None and batch.picture is not None:
-        total = max(batch.picture.original_tokens, 1)
-        panels = {panel.mode: panel for panel in batch.picture.panels}
-        tree = panels["tree"]
-        measures += [
-            Measure("trees, all ranks", batch.trees, better="less"),
-            Measure("dummy trees", batch.dummy_trees, better="less"),
-            Measure("tree_token_ratio", (tree.first + tree.again) / total, better="less"),
-            Measure("paid ratio, trees", tree.tokens / total, better="less"),
-        ]
-        measures += [
-            Measure(f"paid ratio, {mode}", panels[mode].tokens / total, better="less")
-            for mode in ("flat", "padded")
-            if mode in panels
-        ]
-    measures += _times(workspace)
-    return Side(
-        title or rows_argument(plan.source), tuple(measures), _settings(plan), _where(workspace)
+    return Compared(
+        a.title,
+        b.title,
+        _sentence(a, b, lines),
+        tuple(lines.values()),
+        _caps(a.steps, b.steps),
+        changed,
+        tuple(_notes(a, b, lines)),
     )
 
 
-def _times(workspace: Workspace) -> list[Measure]:
-    found = []
-    for mode in ("tree", "flat", "padded"):
-        step = step_of(workspace, mode)
-        if step is not None:
-            found.append(Measure(f"step s, {mode}", step.seconds, step.kind, "less"))
-    tree = step_of(workspace, "tree")
-    tokens = workspace.batch.tokens if workspace.batch else None
-    if tree is not None and tokens:
-        found.append(Measure("tokens/s, tree", tokens / tree.seconds, tree.kind, "more"))
-    sweep = workspace.sweep
-    cap = workspace.plan.max_tokens_per_mb
-    points = sweep.points if sweep else ()
-    memory = next((p for p in points if p.max_tokens_per_mb == cap and p.memory_bytes), None)
-    if memory is not None and memory.memory_bytes:
-        size = memory.memory_bytes / _GIB
-        found.append(Measure("memory GiB", size, memory.memory_kind or "", "less"))
-    return found
+def same_rows(a: Side, b: Side) -> bool:
+    return bool(a.data) and a.data == b.data
 
 
-def _where(workspace: Workspace) -> str:
-    if workspace.sweep is not None:
-        return f"{workspace.sweep.machine}, {workspace.plan.model}"
-    point = next((one.point for one in workspace.points if one.point.step_s), None)
-    return f"{point.question.machine}, {workspace.plan.model}" if point else ""
+def _line(a: Side, b: Side, one: Measure | None, other: Measure | None, name: str) -> Line:
+    values = [None if m is None else m.value for m in (one, other)]
+    kinds = ["" if m is None or m.value is None else m.kind for m in (one, other)]
+    first, second = values
+    if one is None or other is None or first is None or second is None:
+        return Line(name, first, second, kinds[0], kinds[1], None, None, "")
+    difference = second - first
+    winner, note = "", ""
+    if one.better and difference:
+        note = _why_not(a, b, one, other)
+        if not note:
+            winner = "b" if (difference < 0) == (one.better == "less") else "a"
+    ratio = second / first if first else None
+    return Line(name, first, second, kinds[0], kinds[1], difference, ratio, winner, note)
 
 
-def _settings(plan: TuningPlan) -> dict[str, str]:
-    plain = TuningPlan().to_json() | plan.to_json() | {"source": rows_argument(plan.source)}
-    default = {name: getattr(plan, name) for name in vars(plan) if name not in plain}
-    return {name: str(value) for name, value in (default | plain).items()}
+def _why_not(a: Side, b: Side, one: Measure, other: Measure) -> str:
+    """What keeps two figures from saying which side is better; empty where nothing does."""
+    if one.same_rows and not same_rows(a, b):
+        return "other rows"
+    if one.kind == other.kind == "exact":
+        return ""
+    if one.kind != other.kind:
+        return f"{one.kind} against {other.kind}"
+    if a.settings.get("model") != b.settings.get("model"):
+        return "another model"
+    if None in (one.low, one.high, other.low, other.high):
+        return ""
+    apart = one.high < other.low or other.high < one.low  # type: ignore[operator]
+    return "" if apart else "spreads overlap" if one.kind == "measured" else "bands overlap"
 
 
-def _line(name: str, a: Measure | None, b: Measure | None) -> Line:
-    one, other = (None if side is None else side.value for side in (a, b))
-    difference, ratio, winner = None, None, ""
-    if one is not None and other is not None:
-        difference = other - one
-        ratio = other / one if one else None
-        better = next((side.better for side in (a, b) if side is not None), "")
-        if better and difference:
-            winner = "b" if (difference < 0) == (better == "less") else "a"
-    kinds = ["" if side is None or side.value is None else side.kind for side in (a, b)]
-    return Line(name, one, other, kinds[0], kinds[1], difference, ratio, winner)
+def _caps(a: tuple[StepAt, ...], b: tuple[StepAt, ...]) -> tuple[CapLine, ...]:
+    sides = [{(one.mode, one.max_tokens_per_mb): one for one in steps} for steps in (a, b)]
+    lines = []
+    for key in sorted(sides[0].keys() | sides[1].keys(), key=lambda k: (MODES.index(k[0]), k[1])):
+        one, other = (side.get(key) for side in sides)
+        a_s, b_s = (None if step is None else step.seconds for step in (one, other))
+        a_kind, b_kind = ("not timed" if step is None else step.kind for step in (one, other))
+        ratio = b_s / a_s if a_s and b_s else None
+        lines.append(CapLine(*key, a_s, a_kind, b_s, b_kind, ratio))
+    return tuple(lines)
 
 
-def _notes(a: Side, b: Side, lines: tuple[Line, ...]) -> list[str]:
+def _sentence(a: Side, b: Side, lines: Mapping[str, Line]) -> str:
+    """What matters, in one sentence or two."""
+    stopped = [f"{name} cannot run: {side.refused}" for name, side in _named(a, b) if side.refused]
+    if stopped:
+        return " ".join(one if one.endswith(("!", ".")) else f"{one}." for one in stopped)
+    same = same_rows(a, b)
+    tokens, fewer = _tokens_clause(lines.get(PAID if same else PAID_RATIO), same)
+    named = not fewer
+    speed, faster = _speed_clause(a, b, lines.get(STEP if same else SPEED), same, named)
+    if not tokens:
+        return speed[:1].upper() + speed[1:] + "."
+    joint = "; " if faster is None or not fewer else ", and " if faster == (fewer < 0) else ", but "
+    return f"{tokens}{joint}{speed}."
+
+
+def _tokens_clause(line: Line | None, same: bool) -> tuple[str, int]:
+    """The clause, and whether B computes fewer (-1), as many (0) or more (1) tokens."""
+    if line is None or line.ratio is None or line.a is None or line.b is None:
+        return "", 0
+    ratio = line.ratio
+    if abs(ratio - 1) < _SAME:
+        per = "" if same else " for each of its own"
+        return f"A and B compute the same number of tokens{per} (exact)", 0
+    sign = 1 if ratio > 1 else -1
+    if ratio >= _TWICE:
+        amount = f"{ratio:,.1f}× as many tokens as A"
+    else:
+        part = abs(ratio - 1)
+        shown = f"{part:.0%}" if part >= 0.01 else f"{part:.1%}"
+        amount = f"{shown} {'more' if sign > 0 else 'fewer'} tokens than A"
+    if same:
+        return f"B computes {amount} (exact)", sign
+    return (
+        f"B computes {amount} for each of its own ({line.b:.2f} instead of {line.a:.2f}, exact)",
+        sign,
+    )
+
+
+def _speed_clause(
+    a: Side, b: Side, line: Line | None, same: bool, named: bool
+) -> tuple[str, bool | None]:
+    """The clause, and whether B is faster; None where that is not known.
+
+    named: B is called by its name, as nothing before has spoken of it
+    """
+    timed = [] if line is None else [line.a is not None, line.b is not None]
+    if line is None or not any(timed):
+        return "no step of either has been timed at its cap", None
+    if line.ratio is None:
+        return f"no step of {'B' if timed[0] else 'A'} has been timed at its cap", None
+    kinds = line.kinds
+    if line.note in ("spreads overlap", "bands overlap"):
+        return f"their steps take about as long ({kinds}, {line.note})", None
+    speed = 1 / line.ratio if same else line.ratio
+    also = [f" on another machine ({b.where})"] if a.where != b.where else []
+    if a.settings.get("model") != b.settings.get("model"):
+        also.append(" with another model")
+    if same:
+        told = f"is {speed:,.2f}× as fast" if speed >= 1 else f"takes {1 / speed:,.2f}× as long"
+        step = "B's step" if named else "its step"
+        return f"{step} {told}{' and'.join(also)} ({kinds})", speed > 1
+    told = f"{speed:,.2f}×" if speed >= 1 else f"{speed:.0%}"
+    who = "B" if named else "it"
+    there = " and".join(also)
+    return f"{who} trains {told} as many tokens a second{there} ({kinds})", speed > 1
+
+
+def _named(a: Side, b: Side) -> tuple[tuple[str, Side], tuple[str, Side]]:
+    return ("A", a), ("B", b)
+
+
+def _notes(a: Side, b: Side, lines: Mapping[str, Line]) -> list[str]:
     notes = []
-    timed = [line for line in lines if line.name.startswith("step") and line.ratio is not None]
+    timed = [line for name, line in lines.items() if name.startswith("step") and line.ratio]
     if timed and a.where != b.where:
-        notes.append(
-            f"The times are of different machines or models ({a.where}; {b.where}): they compare "
-            "those too."
-        )
+        notes.append(f"The times are of different machines ({a.where}; {b.where}).")
+    if timed and a.settings.get("model") != b.settings.get("model"):
+        notes.append("The times are of different models.")
     if any(line.kind_a != line.kind_b for line in timed):
         notes.append("A measured time stands against an estimated one; see the kinds.")
-    tokens = next((line for line in lines if line.name == "tokens"), None)
+    tokens = lines.get(TOKENS)
     if timed and tokens is not None and tokens.difference:
         notes.append("The batches differ in tokens: compare tokens/s, not the seconds of a step.")
     return notes
 
 
-def _written(value: float | int | None, kind: str = "", signed: bool = False) -> str:
+def written(value: float | int | None, signed: bool = False) -> str:
+    """A figure as people read it: four digits, or all of a count."""
     if value is None:
         return "–"
-    sign = "+" if signed else ""
-    shown = f"{value:{sign},}" if isinstance(value, int) else f"{value:{sign},.4g}"
-    return shown if kind in ("", "exact") else f"{shown} {kind}"
+    sign = "+" if signed and value else ""
+    if isinstance(value, int) or abs(value) >= 1000:
+        return f"{value:{sign},.0f}"
+    return f"{value:{sign}.4g}"
+
+
+def percent(line: Line) -> str:
+    """The difference in percent of A, or how many times A."""
+    if line.ratio is None or line.difference is None:
+        return "–"
+    if line.ratio >= 10:
+        return f"× {line.ratio:,.0f}"
+    return f"{line.ratio - 1:+.1%}" if line.difference else "0%"

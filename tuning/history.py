@@ -1,15 +1,20 @@
-"""The run history for people: runs, tables, files, and two runs side by side."""
+"""The run history for people: runs, tables, files, and what it knows of a plan or a run."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from packing.rows import Rows
+from tuning.jobs import Jobs, JobView, load_rows
 from tuning.plan import TuningPlan
 from tuning.store import Entry, Store
+from tuning.sweep_result import SweepResult, question_of
+from tuning.workspace import SavedPoint, Workspace, points_of
+from tuning.workspace_rows import kept_rows
 
 
 class HistoryError(ValueError):
@@ -110,40 +115,43 @@ def export(entries: Sequence[Entry], path: Path) -> None:
         raise HistoryError(f"{path.name}: the history is written as .csv or .parquet")
 
 
-def compare(store: Store, first: str, second: str) -> list[dict[str, Any]]:
-    """Two runs side by side: a record for each mode and cap that either has timed.
+def workspace_of_plan(plan: TuningPlan, rows: Rows | None, store: Store, jobs: Jobs) -> Workspace:
+    """A plan with what this machine knows of it on these rows: measured points, its newest sweep.
 
-    ``ratio`` is the second's step over the first's. Raises HistoryError for an unknown run.
+    rows: the plan's batch; None where it is not at hand, and nothing is known then
     """
-    sides = []
-    for run in (first, second):
-        entries = store.entries(run=run)
-        if not entries:
-            known = ", ".join(r.id for r in runs(store)[:5]) or "none yet"
-            raise HistoryError(f"no run is called {run!r}; the newest are {known}")
-        sides.append(newest(entries))
-    records = []
-    for mode, cap in sorted(sides[0].keys() | sides[1].keys(), key=lambda k: (k[0] != "tree", k)):
-        a, b = (side.get((mode, cap)) for side in sides)
-        a_s, b_s = (None if e is None else e.point.step_s for e in (a, b))
-        records.append(
-            {
-                "mode": mode,
-                "max_tokens_per_mb": cap,
-                "first_s": a_s,
-                "first_kind": None if a is None else a.point.outcome,
-                "second_s": b_s,
-                "second_kind": None if b is None else b.point.outcome,
-                "ratio": b_s / a_s if a_s and b_s else None,
-            }
-        )
-    return records
+    if rows is None:
+        return Workspace(plan)
+    data = rows.fingerprint
+    job = jobs.newest("sweep", data=data, question=question_of(plan))
+    points = tuple(points_of(plan, data, store))
+    return Workspace(plan, points=points, sweep=_sweep_of(job), rows=rows)
 
 
-def differences(first: TuningPlan, second: TuningPlan) -> dict[str, tuple[Any, Any]]:
-    """Fields in which two plans differ."""
-    return {
-        name: (value, getattr(second, name))
-        for name, value in vars(first).items()
-        if value != getattr(second, name)
-    }
+def workspace_of_run(
+    run: str, store: Store, jobs: Jobs, read: Callable[[TuningPlan], Rows | None]
+) -> Workspace:
+    """A run at the cap that it picked, with its points, its sweep, and its rows where they are.
+
+    read: the batch of a plan from its source; taken where it is still what was measured
+    Raises HistoryError for an unknown run.
+    """
+    entries = store.entries(run=run)
+    if not entries:
+        known = ", ".join(r.id for r in runs(store)[:5]) or "none yet"
+        raise HistoryError(f"no run is called {run!r}; the newest are {known}")
+    folder = jobs.folder / Path(run).name
+    sweep = _sweep_of(jobs.view(folder.name)) if (folder / "job.json").is_file() else None
+    plan, data = entries[0].plan, entries[0].point.question.data
+    if sweep is not None and sweep.pick is not None and sweep.pick.mode == "tree":
+        plan = replace(plan, max_tokens_per_mb=sweep.pick.max_tokens_per_mb)
+    rows = load_rows(folder / "rows.npz") if (folder / "rows.npz").is_file() else read(plan)
+    if rows is None or rows.fingerprint != data:
+        rows = kept_rows(data)
+    points = tuple(SavedPoint(e.run, e.plan, e.point) for e in entries)
+    return Workspace(plan, points=points, sweep=sweep, rows=rows)
+
+
+def _sweep_of(job: JobView | None) -> SweepResult | None:
+    event = None if job is None else job.last("result")
+    return None if event is None else SweepResult.from_json(event["result"])

@@ -4,6 +4,10 @@ Notable:
 - a job is a folder: ``job.json`` (the question), ``events.jsonl`` (what the worker printed),
   ``log.txt`` (what went wrong); a server that restarts finds it again
 - the worker leads its own process group, so that cancelling kills all of it and frees its memory
+- a worker outlives the server or command line that started it: what it measures is stored as ever,
+  another server over the same folder shows it running and can stop it. It is never forgotten
+  for good: once it has its device it ends itself after ``timeout_s``, and so does whoever it
+  waits for
 - a worker that dies is noticed, whatever killed it, and what it was measuring is noted in the
   history; a point that the worker could not write there (a full disk) is added later
 - math threads that wait sleep: where they spin, a busy machine makes a step many times slower
@@ -18,19 +22,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import psutil
 
 from packing.rows import Rows
 from tuning.folders import jobs_folder
 from tuning.plan import TuningPlan
 from tuning.points import Point
+from tuning.processes import identity, kill_group, members
 from tuning.store import Store, StoreError
 
 State = Literal["queued", "running", "done", "failed", "cancelled", "died"]
@@ -85,13 +89,20 @@ class Jobs:
         rows: Rows,
         arguments: Mapping[str, Any] | None = None,
         timeout_s: float = 3600.0,
+        others: Sequence[Rows] = (),
     ) -> str:
-        """Start a worker over ``rows`` (the plan's batch); returns the job's id at once."""
+        """Start a worker over ``rows`` (the plan's batch); returns the job's id at once.
+
+        others: the batches that follow it (at most nine), where a job counts them too
+        """
         created = datetime.now(UTC)
-        job = f"{created:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        # Names sort by the time of their start, to the microsecond.
+        job = f"{created:%Y%m%d-%H%M%S}-{created.microsecond:05x}{secrets.token_hex(1)}"
         folder = self.folder / job
         folder.mkdir(parents=True)
         save_rows(folder / "rows.npz", rows)
+        for number, other in enumerate(others, 1):
+            save_rows(folder / f"rows-{number}.npz", other)
         question = {
             "kind": kind,
             "plan": plan.to_json(),
@@ -114,7 +125,7 @@ class Jobs:
                 start_new_session=True,
             )
         _children[folder] = child
-        (folder / "process.json").write_text(json.dumps(_identity(child.pid)))
+        (folder / "process.json").write_text(json.dumps(identity(child.pid)))
         return job
 
     def view(self, job: str) -> JobView:
@@ -160,14 +171,15 @@ class Jobs:
         """Stop a job and everything it started; returns when it is gone (about a second)."""
         folder = self.folder / job
         (folder / "cancelled").touch()
-        identity = _read_json(folder / "process.json")
-        if identity and self._alive(job):
-            _kill_group(int(identity["pid"]), signal.SIGTERM)
+        known = _read_json(folder / "process.json")
+        if known and self._alive(job):
+            pid = int(known["pid"])
+            kill_group(pid, signal.SIGTERM)
             deadline = time.monotonic() + _GRACE_S
-            while self._alive(job) and time.monotonic() < deadline:
+            while (self._alive(job) or members(pid)) and time.monotonic() < deadline:
                 time.sleep(0.02)
-            if self._alive(job):
-                _kill_group(int(identity["pid"]), signal.SIGKILL)
+            if self._alive(job) or members(pid):
+                kill_group(pid, signal.SIGKILL)
                 while self._alive(job):
                     time.sleep(0.02)
 
@@ -182,10 +194,10 @@ class Jobs:
         child = _children.get(self.folder / job)
         if child is not None:
             return child.poll() is None
-        identity = _read_json(self.folder / job / "process.json")
-        if not identity:
+        known = _read_json(self.folder / job / "process.json")
+        if not known:
             return False
-        return _identity(int(identity["pid"])) == identity
+        return identity(int(known["pid"])) == known
 
     def _state(
         self, job: str, events: list[Mapping[str, Any]], alive: bool, created_at: str
@@ -248,26 +260,8 @@ def load_rows(path: Path) -> Rows:
         return Rows(file["tokens"], file["offsets"], file["group"], mask if len(mask) else None)
 
 
-def _identity(pid: int) -> dict[str, float] | None:
-    """A process by number and birth: numbers are used again."""
-    try:
-        process = psutil.Process(pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return None
-        return {"pid": pid, "created": process.create_time()}
-    except psutil.NoSuchProcess:
-        return None
-
-
 def _age_s(created_at: str) -> float:
     return (datetime.now(UTC) - datetime.fromisoformat(created_at)).total_seconds()
-
-
-def _kill_group(pid: int, how: signal.Signals) -> None:
-    try:
-        os.killpg(pid, how)
-    except ProcessLookupError:
-        return
 
 
 def _read_events(path: Path) -> list[Mapping[str, Any]]:

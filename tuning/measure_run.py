@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 def run(task: Task) -> str:
     """Measure the plan's cap anew, whatever the history knows."""
-    from tuning.measurement import Bench
+    from tuning.rank_bench import bench_for
 
     asked = str(task.arguments.get("mode", "tree"))
     modes: list[Mode] = [mode for mode in get_args(Mode) if asked in (mode, "all")]
     if not modes:
         raise ValueError(f"mode is tree, flat, padded or all, not {asked!r}")
     task.emit("progress", message="building the model")
-    bench = Bench(task.plan, task.rows)
+    bench = bench_for(task.plan, task.rows)
     bench.memory.enforce()
     budget_s = float(task.arguments.get("budget_s", math.inf)) / len(modes)
     cap, last = task.plan.max_tokens_per_mb, ""

@@ -76,6 +76,8 @@ class Point:
                   and the rest is scaled from them
     step_s:       median seconds of a whole step, packing included; p20_s, p80_s its spread over
                   ``repeats`` (of an estimate: the band, and ``repeats`` is 0)
+    logp_s:       median seconds of AReaL's ``compute_logp`` pass over the whole share, forward
+                  only, packing included, as often as the step; None where no whole step was timed
     phases_s:     median seconds by phase: packing, inputs, mask, forward, backward, optimizer
     memory_bytes: peak of the process or device during a step; memory_kind says which
     memory_parts: on CUDA the peaks of the first and of a later micro-batch, and what was reserved
@@ -91,6 +93,9 @@ class Point:
     p20_s: float | None = None
     p80_s: float | None = None
     repeats: int = 0
+    logp_s: float | None = None
+    logp_p20_s: float | None = None
+    logp_p80_s: float | None = None
     phases_s: Mapping[str, float] = field(default_factory=dict)
     original_tokens: int = 0
     tree_tokens: int = 0

@@ -3,6 +3,9 @@
 Notable:
 - the fastest step that fits with a margin; within noise the smaller cap, for it needs less memory
 - measured steps go before estimated ones: an estimate is picked only where nothing was measured
+- steps are ``ppo_update``: ``compute_logp`` runs before it only where a config recomputes
+  log-probabilities (``recompute_logprob``, or a decoupled loss with ``prox_logp_method:
+  recompute``), both off by default, and no plan says so; its time stands beside the step's
 - where flat packing or padding is as fast, or trees gain less than 10 %, tree training is better
   left off, and that is said
 """
@@ -24,7 +27,7 @@ WORTH = 1.10
 """Trees must be so many times as fast as doing without: they rule out context parallelism and
 critics, and bind the cap to the longest row."""
 
-_LEAST_NOISE, _MOST_NOISE = 0.01, 0.03
+_LEAST_NOISE, _MOST_NOISE = 0.005, 0.02
 _WORTH_SAYING = 0.97
 
 
@@ -68,12 +71,17 @@ def recommend(
 
 
 def _within(candidate: Candidate, budget_bytes: int | None) -> bool:
-    known = budget_bytes is not None and candidate.memory_bytes is not None
-    return not known or (candidate.memory_bytes or 0) <= MARGIN * (budget_bytes or 0)
+    needed = _memory(candidate)
+    return budget_bytes is None or needed is None or needed <= MARGIN * budget_bytes
+
+
+def _memory(candidate: Candidate) -> int | None:
+    """Peak bytes of the batch that needs the most."""
+    return candidate.worst_memory_bytes or candidate.memory_bytes
 
 
 def noise_of(candidate: Candidate) -> float:
-    """Half the relative spread of a step, between 1 % and 3 %: less cannot be told apart."""
+    """Half the relative spread of a step, between 0.5 % and 2 %: less cannot be told apart."""
     if not candidate.step_s or candidate.low_s is None or candidate.high_s is None:
         return _LEAST_NOISE
     spread = (candidate.high_s - candidate.low_s) / 2 / candidate.step_s
@@ -132,9 +140,12 @@ def _against_trees(
 
 
 def _memory_sentence(best: Candidate, budget_bytes: int | None, roomy: bool) -> str:
-    if best.memory_bytes is None:
+    needed = _memory(best)
+    if needed is None:
         return "Its memory has not been measured."
-    used = f"{best.memory_bytes / 2**30:,.2f} GiB"
+    used = f"{needed / 2**30:,.2f} GiB"
+    if best.worst_memory_bytes is not None:
+        used += " on the worst batch"
     if budget_bytes is None:
         return f"It needs {used}."
     if not roomy:

@@ -11,10 +11,12 @@ Notable:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
+from tuning.batches import OtherBatches, too_long
 from tuning.candidates import candidate_caps, counted
 from tuning.device_peaks import peak_tflops
 from tuning.memory_fit import MemoryFit
@@ -125,30 +127,34 @@ def step_seconds(
     return low, middle, high
 
 
-def estimate_sweep(rows: Rows, plan: TuningPlan, gpu: Gpu, longest_row: int = 0) -> SweepResult:
+def estimate_sweep(
+    rows: Rows, plan: TuningPlan, gpu: Gpu, longest_row: int = 0, others: Sequence[Rows] = ()
+) -> SweepResult:
     """All candidates on a GPU that is not here; nothing is measured, all of it says so.
 
-    rows: the plan's batch
+    rows: the plan's batch; others: the batches of the data that follow it
     """
     bench = Workbench(rows, PrefixOrder.of(rows))
+    more = OtherBatches.of(plan, others)
     shape = Shape.of(plan.model)
     budget = int((plan.memory_budget_gib or gpu.memory_gib) * 2**30)
     memory = _memory(bench, plan, budget, longest_row)
     points = []
     for cap in candidate_caps(bench, plan, longest_row, memory.largest):
         one = counted(bench, plan, cap)
-        paid = one.paid_tokens
-        if not one.refused and paid is not None:
+        if plan.prompts_per_step and not one.refused:
+            one = too_long(cap, longest_row) or one
+        one = more.counted(one)
+        if not one.refused:
             one = replace(
                 one,
                 fits=memory.fits(cap),
                 memory_bytes=memory.predict(cap),
                 memory_kind="estimated",
             )
-            area = bench.metrics(cap, plan.packer).tree_area // plan.dp_size
-            predicted = round(one.tree_token_ratio * rows.n_tokens)
             if one.fits:
-                one = _timed(one, gpu, shape, plan, paid, predicted, area, rows.n_tokens)
+                one = _tree_timed(one, bench, gpu, shape, plan)
+                one = _over_batches(one, more, gpu, shape)
         points.append(one)
     flat = _flat(bench, plan, gpu, shape, points)
     return SweepResult(
@@ -163,10 +169,13 @@ def estimate_sweep(rows: Rows, plan: TuningPlan, gpu: Gpu, longest_row: int = 0)
         budget_bytes=budget,
         memory_note="peak of Espalier's own step, traced without a GPU",
         notes=(
+            *more.note(rows),
             "Times are estimated from FLOPs and bandwidth at 25 % to 55 % of the peak: run the "
             "same command on the GPU to measure.",
         ),
         finished=True,
+        n_batches=more.total,
+        measured_batch=more.measured_name(rows),
     )
 
 
@@ -188,6 +197,29 @@ def _memory(bench: Workbench, plan: TuningPlan, budget: int, longest_row: int) -
         for cap in (low, _TRACED * low)
     }
     return MemoryFit.of(peaks, budget)
+
+
+def _tree_timed(
+    one: Candidate, bench: Workbench, gpu: Gpu, shape: Shape, plan: TuningPlan
+) -> Candidate:
+    cap, tokens = one.max_tokens_per_mb, bench.rows.n_tokens
+    area = bench.metrics(cap, plan.packer).tree_area // plan.dp_size
+    predicted = round(one.tree_token_ratio * tokens)
+    return _timed(one, gpu, shape, plan, one.paid_tokens or 0, predicted, area, tokens)
+
+
+def _over_batches(one: Candidate, more: OtherBatches, gpu: Gpu, shape: Shape) -> Candidate:
+    """The mean and the worst step of all batches, where there are several."""
+    cap, plan = one.max_tokens_per_mb, more.plan
+    timed = [one] + [
+        _tree_timed(counted(bench, plan, cap), bench, gpu, shape, plan) for bench in more.benches
+    ]
+    seconds = [each.step_s or 0.0 for each in timed]
+    if len(seconds) == 1:
+        return one
+    return replace(
+        one, mean_predicted_s=sum(seconds) / len(seconds), worst_predicted_s=max(seconds)
+    )
 
 
 def _timed(

@@ -74,8 +74,26 @@ def share_of(
     rows: what the model reads: those of ``order``, or other ids at the same places
     Raises RuntimeError, in AReaL's words, where it refuses the flat micro-batches.
     """
+    return _share(rows, order, chain, chain.ppo_update, mode, packer)
+
+
+def logp_share_of(
+    rows: Rows, order: PrefixOrder, chain: Chain, mode: Mode, packer: str = "areal"
+) -> Share:
+    """The micro-batches of ``compute_logp``: the whole batch, before minibatches."""
+    return _share(rows, order, chain, (chain.compute_logp,), mode, packer)
+
+
+def _share(
+    rows: Rows,
+    order: PrefixOrder,
+    chain: Chain,
+    passes: Sequence[Pass],
+    mode: Mode,
+    packer: str,
+) -> Share:
     minibatches, tree_tokens, n_trees = [], 0, 0
-    for update in chain.ppo_update:
+    for update in passes:
         if mode == "tree":
             batches = _trees(rows, order, update, chain.plan.max_tokens_per_mb, packer)
             tree_tokens += sum(b.layout.n_tokens for b in batches)

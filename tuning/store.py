@@ -48,7 +48,19 @@ def _runs_index(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX points_run ON points (run, id)")
 
 
-_MIGRATIONS: Sequence[Callable[[sqlite3.Connection], None]] = (_first_schema, _runs_index)
+def _logp_times(db: sqlite3.Connection) -> None:
+    """Points carry the time of ``compute_logp``; older ones say that nobody measured it."""
+    db.execute(
+        "UPDATE points SET point = json_set(point, '$.logp_s', NULL, '$.logp_p20_s', NULL,"
+        " '$.logp_p80_s', NULL)"
+    )
+
+
+_MIGRATIONS: Sequence[Callable[[sqlite3.Connection], None]] = (
+    _first_schema,
+    _runs_index,
+    _logp_times,
+)
 SCHEMA_VERSION = len(_MIGRATIONS)
 
 

@@ -13,15 +13,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from tuning.batches import OtherBatches, too_long
 from tuning.candidates import LEAST_CANDIDATES, candidate_caps, counted
 from tuning.points import Mode, Point
 from tuning.recommend import advice_for
 from tuning.roofline import estimate_sweep, gpu_named
 from tuning.sweep_board import Board
-from tuning.sweep_result import SweepResult
+from tuning.sweep_result import Candidate, SweepResult
 
 if TYPE_CHECKING:
     from tuning.measurement import Bench
+    from tuning.rank_bench import RankBench
     from tuning.worker import Task
 
 DEFAULT_BUDGET_S = 600.0
@@ -30,7 +32,8 @@ _STEP_PART = 0.35
 _LEAST_STEP_PART = 0.05
 _BASELINE_PARTS: dict[Mode, float] = {"flat": 0.25, "padded": 0.1}
 _RUN_OFF_PART = 0.25
-_RUN_OFF_TREES = 3
+_RUN_OFF_TREES = 5
+_RUN_OFF_WITHIN = 1.08
 _MOST_ROUNDS = 5
 _CLOSE = 2.0
 _CRASHES = 2
@@ -43,11 +46,11 @@ def run(task: Task) -> str:
     gpu = gpu_named(task.plan.device)
     if gpu is not None:
         task.emit("progress", message=f"estimating for {gpu.name}")
-        return _told(task, estimate_sweep(task.rows, task.plan, gpu, longest))
-    from tuning.measurement import Bench
+        return _told(task, estimate_sweep(task.rows, task.plan, gpu, longest, task.others))
+    from tuning.rank_bench import bench_for
 
     task.emit("progress", message="building the model, packing every candidate")
-    bench = Bench(task.plan, task.rows)
+    bench = bench_for(task.plan, task.rows)
     bench.memory.enforce()
     budget_s = float(task.arguments.get("budget_s", DEFAULT_BUDGET_S))
     return Sweep(task, bench, budget_s, longest).run()
@@ -61,34 +64,49 @@ def _told(task: Task, result: SweepResult) -> str:
 class Sweep:
     """One sweep under way on one device."""
 
-    def __init__(self, task: Task, bench: Bench, budget_s: float, longest_row: int = 0) -> None:
+    def __init__(
+        self, task: Task, bench: Bench | RankBench, budget_s: float, longest_row: int = 0
+    ) -> None:
         self._task, self._bench, self._budget_s = task, bench, budget_s
         self._deadline = time.monotonic() + budget_s
         self._longest_row = longest_row
+        self._others = OtherBatches.of(task.plan, task.others)
+        rows = bench.bench.rows
         self.board = Board(
             {},
             {},
             bench.memory.budget,
-            bench.bench.rows.n_tokens,
+            rows.n_tokens,
             max(bench.bench.smallest_cap, longest_row),
-            bench.model.description,
+            bench.description,
             bench.question("tree", 0).machine,
-            bench.notes,
+            (*bench.notes, *self._others.note(rows)),
+            gradient_bytes=bench.gradient_bytes,
+            n_batches=self._others.total,
+            measured_batch=self._others.measured_name(rows),
         )
         self._consider(candidate_caps(bench.bench, task.plan, longest_row))
 
     def _consider(self, caps: list[int]) -> None:
         """Count each cap's trees, and what its step's time depends on."""
         board, bench = self.board, self._bench
-        board.candidates = {
-            cap: board.candidates.get(cap) or counted(bench.bench, self._task.plan, cap)
-            for cap in caps
-        }
+        board.candidates = {cap: board.candidates.get(cap) or self._counted(cap) for cap in caps}
         board.features = {
             cap: board.features.get(cap) or bench.share("tree", cap).features
             for cap, one in board.candidates.items()
             if not one.refused
         }
+        board.other_features = {
+            cap: board.other_features.get(cap) or self._others.features(cap)
+            for cap in board.features
+        }
+
+    def _counted(self, cap: int) -> Candidate:
+        plan = self._task.plan
+        one = counted(self._bench.bench, plan, cap)
+        if plan.prompts_per_step and not one.refused:
+            one = too_long(cap, self._longest_row) or one
+        return self._others.counted(one)
 
     def _narrow(self) -> None:
         """Spread the candidates over what fits, where memory ends well before the range does."""
@@ -183,10 +201,17 @@ class Sweep:
 
         Whole steps only; what is left of the budget, and at most five rounds.
         """
+        in_turn = self._bench.in_turn
+        if in_turn is None:
+            return
         answers = self.board.answers
         whole = {k: p for k, (p, _) in answers.items() if p.outcome == "measured" and p.step_s}
         ranked = sorted(whole, key=lambda key: whole[key].step_s or 0.0)
-        trees = [key for key in ranked if key[0] == "tree"][:_RUN_OFF_TREES]
+        trees = [key for key in ranked if key[0] == "tree"]
+        if trees:
+            near_s = _RUN_OFF_WITHIN * (whole[trees[0]].step_s or 0.0)
+            near = [key for key in trees if (whole[key].step_s or 0.0) <= near_s]
+            trees = max(near, trees[:2], key=len)[:_RUN_OFF_TREES]
         rivals = [key for key in ranked if key[0] != "tree"][:1]
         if not trees:
             return
@@ -200,7 +225,7 @@ class Sweep:
         def progress(number: int, of: int) -> None:
             self._say(f"the fastest {len(keys)} in turn · round {number} of {of}")
 
-        points = self._bench.in_turn([whole[key] for key in keys], rounds, progress)
+        points = in_turn([whole[key] for key in keys], rounds, progress)
         for (mode, cap), point in zip(keys, points, strict=True):
             self._keep(mode, cap, point)
 

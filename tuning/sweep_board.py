@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tuning.batches import Features, judged, predicted
 from tuning.costmodel import CostModel
 from tuning.memory_fit import MemoryFit
 from tuning.points import Mode, Point
@@ -21,10 +22,13 @@ class Board:
 
     features: what the cost model reads, of each candidate that AReaL does not refuse
     answers:  a point of each mode and cap that was asked, and whether the history knew it
+    other_features: features of the batches that are not measured, by cap
+    gradient_bytes: of the model's gradients on one rank
+    n_batches, measured_batch: as ``SweepResult`` has them
     """
 
     candidates: Mapping[int, Candidate]
-    features: Mapping[int, Mapping[str, float]]
+    features: Mapping[int, Features]
     budget_bytes: int
     original_tokens: int
     longest_row: int
@@ -33,6 +37,10 @@ class Board:
     notes: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
     answers: dict[tuple[Mode, int], tuple[Point, bool]] = field(default_factory=dict)
+    other_features: Mapping[int, tuple[Features, ...]] = field(default_factory=dict)
+    gradient_bytes: int = 0
+    n_batches: int = 1
+    measured_batch: str = ""
 
     def trees(self) -> dict[int, Point]:
         """Answers of tree packing, by cap."""
@@ -86,12 +94,26 @@ class Board:
             memory_note=kinds[0] if kinds else "",
             notes=(*self.notes, *_busy(self.machine)),
             finished=finished,
+            n_batches=self.n_batches,
+            measured_batch=self.measured_batch,
         )
 
     def _candidate(self, one: Candidate, model: CostModel | None, memory: MemoryFit) -> Candidate:
-        cap = one.max_tokens_per_mb
         if one.refused:
             return one
+        features, others = self._batches(one.max_tokens_per_mb)
+        if model is not None:
+            one = predicted(one, model, features, others)
+        one = self._on_measured_batch(one, model, memory)
+        return judged(one, features, others, self.gradient_bytes, self.budget_bytes)
+
+    def _batches(self, cap: int) -> tuple[Features, tuple[Features, ...]]:
+        return self.features[cap], self.other_features.get(cap, ())
+
+    def _on_measured_batch(
+        self, one: Candidate, model: CostModel | None, memory: MemoryFit
+    ) -> Candidate:
+        cap = one.max_tokens_per_mb
         if model is not None and model.outside(self.features[cap]) is None:
             predicted = model.predict(self.features[cap])
             one = replace(

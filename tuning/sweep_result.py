@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from tuning.plan import TuningPlan
 from tuning.points import Mode, Point
 
 Kind = Literal["measured", "estimated"]
@@ -21,6 +22,10 @@ class Candidate:
     predicted_s: the cost model's own figure, beside a measured one too
     message:     why there is no time, or what an estimate rests on
     known_from:  date, where the history knew the answer
+    logp_s:      measured seconds of the ``compute_logp`` pass, which is no part of the step
+    mean_…, worst_…: over all batches of the data that were counted, where there are several; the
+                 other figures are of the batch that is measured
+    worst_memory_bytes: peak of the batch that needs the most
     """
 
     max_tokens_per_mb: int
@@ -43,6 +48,18 @@ class Candidate:
     refused: bool = False
     message: str = ""
     known_from: str = ""
+    logp_s: float | None = None
+    logp_low_s: float | None = None
+    logp_high_s: float | None = None
+    mean_n_trees: float | None = None
+    worst_n_trees: int | None = None
+    mean_tree_token_ratio: float | None = None
+    worst_tree_token_ratio: float | None = None
+    mean_padded_token_ratio: float | None = None
+    worst_padded_token_ratio: float | None = None
+    mean_predicted_s: float | None = None
+    worst_predicted_s: float | None = None
+    worst_memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +91,7 @@ class SweepResult:
     budget_bytes:  memory that a step may use; None where it is not known
     longest_row:   AReaL refuses caps below it
     memory_note:   what the memory figures count; notes: sentences for all figures
+    n_batches:     batches of the data that were counted; measured_batch: which of them is measured
     """
 
     points: tuple[Candidate, ...]
@@ -88,6 +106,8 @@ class SweepResult:
     memory_note: str = ""
     notes: tuple[str, ...] = ()
     finished: bool = False
+    n_batches: int = 1
+    measured_batch: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -106,6 +126,18 @@ class SweepResult:
             notes=tuple(fields.pop("notes")),
             **fields,
         )
+
+
+def question_of(plan: TuningPlan) -> str:
+    """What a sweep asks: the plan, whatever its cap now is, and wherever its rows come from."""
+    default = TuningPlan()
+    blank = replace(
+        plan,
+        source=default.source,
+        max_tokens_per_mb=default.max_tokens_per_mb,
+        engine=default.engine,
+    )
+    return blank.key
 
 
 def timed(candidate: Candidate, point: Point, known: bool, budget_bytes: int | None) -> Candidate:
@@ -135,5 +167,8 @@ def timed(candidate: Candidate, point: Point, known: bool, budget_bytes: int | N
             "high_s": point.p80_s,
             "repeats": point.repeats,
             "tokens_per_s": point.tokens_per_s,
+            "logp_s": point.logp_s,
+            "logp_low_s": point.logp_p20_s,
+            "logp_high_s": point.logp_p80_s,
         }
     )

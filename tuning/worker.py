@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,13 +39,14 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Task:
-    """What a kind of job is given."""
+    """What a kind of job is given; ``others`` are batches of the data that come after ``rows``."""
 
     job: str
     plan: TuningPlan
     rows: Rows
     arguments: Mapping[str, Any]
     store: Store
+    others: tuple[Rows, ...] = ()
 
     def emit(self, kind: str, **fields: Any) -> None:
         """Print one event."""
@@ -81,7 +83,9 @@ def main(folder: Path) -> int:
     if question["kind"] not in _KINDS:
         _emit("failed", message=f"no kind of job is called {question['kind']!r}")
         return 1
-    with _device_lock(plan.device):
+    with ExitStack() as held:
+        for device in _devices(question["kind"], plan):
+            held.enter_context(_device_lock(device))
         _emit("started", pid=os.getpid())
         _end_after(float(question["timeout_s"]))
         task = Task(
@@ -90,6 +94,7 @@ def main(folder: Path) -> int:
             load_rows(folder / "rows.npz"),
             question["arguments"],
             Store(Path(question["store"])),
+            tuple(load_rows(path) for path in sorted(folder.glob("rows-*.npz"))),
         )
         module: Any = importlib.import_module(_KINDS[question["kind"]])
         try:
@@ -105,6 +110,18 @@ def _emit(kind: str, **fields: Any) -> None:
     event = {"type": kind, "at": datetime.now(UTC).isoformat(timespec="milliseconds"), **fields}
     sys.stdout.write(json.dumps(event) + "\n")
     sys.stdout.flush()
+
+
+def _devices(kind: str, plan: TuningPlan) -> list[str]:
+    """What the job runs on: with ranks that run together a GPU each, lowest first for everyone."""
+    if kind not in ("sweep", "measure") or plan.dp_size == 1 or not plan.device.startswith("cuda"):
+        return [plan.device]
+    from tuning.rank_bench import together
+
+    if not together(plan):
+        return [plan.device]
+    first = int(plan.device.partition(":")[2] or 0)
+    return [f"cuda:{index}" for index in range(first, first + plan.dp_size)]
 
 
 def _device_lock(device: str) -> FileLock:

@@ -17,15 +17,15 @@ from packing.rows import Rows
 from packing.sources.errors import SourceError
 from packing.sources.load import load, tokenizer_named
 from packing.sources.loaded import Provenance
-from packing.sources.spec import SourceSpec
 from tuning.batch_summary import BatchSummary
-from tuning.folders import jobs_folder, uploads_folder
+from tuning.folders import jobs_folder
 from tuning.jobs import Jobs, load_rows
 from tuning.plan import TuningPlan
 from tuning.points import Mode, Point, Question
 from tuning.store import Store
 from tuning.sweep_result import SweepResult
 from tuning.workbench import Workbench, batch_rows
+from tuning.workspace_rows import kept_rows, tags_of
 
 _PACKAGES = ("torch", "transformers", "numpy", "pyarrow")
 
@@ -52,6 +52,7 @@ class Workspace:
     rows:        the batch itself, where it is wanted
     versions:    packages that counted; each point has its own
     notes:       sentences about what is missing
+    tags:        what must be said beside every figure: "synthetic", "simulated"
     """
 
     plan: TuningPlan
@@ -63,6 +64,7 @@ class Workspace:
     made_at: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -75,7 +77,7 @@ class Workspace:
     def of(
         cls,
         plan: TuningPlan,
-        rows: Rows | None = None,
+        rows: Rows | Workbench | None = None,
         points: Iterable[SavedPoint] = (),
         sweep: SweepResult | None = None,
         provenance: Provenance | None = None,
@@ -85,7 +87,9 @@ class Workspace:
         batch = None
         kept = tuple(points)
         if rows is not None:
-            batch = BatchSummary.of(Workbench(rows, PrefixOrder.of(rows)), plan)
+            bench = rows if isinstance(rows, Workbench) else Workbench(rows, PrefixOrder.of(rows))
+            rows = bench.rows
+            batch = BatchSummary.of(bench, plan)
             kept = tuple(p for p in kept if p.point.question.data == batch.fingerprint)
         return cls(
             plan,
@@ -97,6 +101,7 @@ class Workspace:
             datetime.now(UTC).isoformat(timespec="seconds"),
             _versions(),
             tuple(notes),
+            tags_of(plan.source),
         )
 
     @classmethod
@@ -111,8 +116,7 @@ class Workspace:
         rows, provenance, notes = _read_source(plan)
         points: list[SavedPoint] = []
         if rows is not None and store is not None:
-            entries = store.entries(data=rows.fingerprint)
-            points = [SavedPoint(e.run, e.plan, e.point) for e in entries if answers(e.point, plan)]
+            points = points_of(plan, rows.fingerprint, store)
         return cls.of(plan, rows, points, sweep, provenance, notes)
 
     @classmethod
@@ -140,7 +144,7 @@ class Workspace:
             if rows is None or rows.fingerprint != own.fingerprint:
                 rows, provenance = own, provenance if rows is None else None
                 notes = ["The rows are those that were measured; the source has changed since."]
-        elif rows is None and (kept := _kept_rows(entries[0].point.question.data)):
+        elif rows is None and (kept := kept_rows(entries[0].point.question.data)):
             rows, notes = kept, ["The rows are those of a workspace file that was imported here."]
         return cls.of(plan, rows, points, sweep, provenance, notes)
 
@@ -162,33 +166,6 @@ class Workspace:
             raise WorkspaceError(f"no text can be shown: {error}") from None
         return replace(self, rows=replace(self.rows, decoder=decoder))
 
-    def keep(self, store: Store) -> int:
-        """Add the points to a history that lacks them; returns how many were new."""
-        known = {run: [e.point for e in store.entries(run=run)] for run in self._runs()}
-        new = [p for p in reversed(self.points) if p.point not in known[p.run]]
-        for one in new:
-            store.add(one.run, one.plan, one.point)
-        return len(new)
-
-    def plan_here(self) -> TuningPlan:
-        """The plan as it opens on this machine: rows that came along are kept as a file.
-
-        Without rows it is the plan itself, whose source must be at hand.
-        """
-        if self.rows is None:
-            return self.plan
-        from tuning.workspace_file import write_rows
-
-        path = _rows_path(self.rows.fingerprint)
-        path.parent.mkdir(exist_ok=True)
-        if not path.is_file():
-            path.write_bytes(write_rows(self.rows))
-        tokenizer = self.provenance.tokenizer if self.provenance else None
-        return replace(self.plan, source=SourceSpec("file", str(path), tokenizer=tokenizer))
-
-    def _runs(self) -> set[str]:
-        return {one.run for one in self.points}
-
 
 def answers(point: Point, plan: TuningPlan, mode: Mode | None = None) -> bool:
     """Whether a point is of this plan, at any cap, on any machine; of one mode where given."""
@@ -197,6 +174,15 @@ def answers(point: Point, plan: TuningPlan, mode: Mode | None = None) -> bool:
         plan, mode or asked.mode, asked.max_tokens_per_mb, asked.data, asked.machine, asked.torch
     )
     return asked == same
+
+
+def points_of(plan: TuningPlan, data: str, store: Store) -> list[SavedPoint]:
+    """What a history knows of a plan on these rows, at any cap, newest first."""
+    return [
+        SavedPoint(e.run, e.plan, e.point)
+        for e in store.entries(data=data)
+        if answers(e.point, plan)
+    ]
 
 
 def _at_pick(plan: TuningPlan, sweep: SweepResult | None) -> TuningPlan:
@@ -212,16 +198,6 @@ def _read_source(plan: TuningPlan) -> tuple[Rows | None, Provenance | None, list
     except SourceError as error:
         return None, None, [f"The rows could not be read, so nothing was counted: {error}"]
     return batch_rows(loaded.rows, plan), loaded.provenance, []
-
-
-def _rows_path(fingerprint: str) -> Path:
-    return uploads_folder() / fingerprint / "rows.parquet"
-
-
-def _kept_rows(fingerprint: str) -> Rows | None:
-    """Rows that a workspace file brought here."""
-    path = _rows_path(fingerprint)
-    return load(SourceSpec("file", str(path))).rows if path.is_file() else None
 
 
 def _versions() -> dict[str, str]:

@@ -6,7 +6,6 @@ and ``rows.parquet`` (input_ids, group, loss_mask) where the rows came along.
 Notable:
 - no pickle, nothing is unpacked to disk, only these five names are read
 - sizes are checked before anything is read, values before anything is made of them
-- ``rows.parquet`` is itself a source that any tool reads
 """
 
 from __future__ import annotations
@@ -19,13 +18,9 @@ import zipfile
 import zlib
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from packing.rows import Rows, RowsError
+from packing.rows import RowsError
 from packing.sources.errors import SourceError
 from packing.sources.loaded import Provenance
 from tuning import checked
@@ -35,6 +30,7 @@ from tuning.plan import PlanError, TuningPlan
 from tuning.points import Point
 from tuning.sweep_result import SweepResult
 from tuning.workspace import SavedPoint, Workspace, WorkspaceError
+from tuning.workspace_rows import FILE, read_rows, write_rows
 
 T = TypeVar("T")
 
@@ -43,13 +39,9 @@ _RUN = re.compile(r"[\w-]{1,64}")
 FORMAT, VERSION = "espalier-workspace", 1
 MOST_JSON_BYTES = 64 << 20
 MOST_ROWS_BYTES = 1 << 30
-MOST_TOKENS = 250_000_000
 
 _HEAD, _POINTS, _SWEEP, _BATCH = "workspace.json", "points.json", "sweep.json", "batch.json"
-_ROWS = "rows.parquet"
-_LIMITS = dict.fromkeys((_HEAD, _POINTS, _SWEEP, _BATCH), MOST_JSON_BYTES) | {
-    _ROWS: MOST_ROWS_BYTES
-}
+_LIMITS = dict.fromkeys((_HEAD, _POINTS, _SWEEP, _BATCH), MOST_JSON_BYTES) | {FILE: MOST_ROWS_BYTES}
 _UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -67,6 +59,58 @@ def save_workspace(path: Path, workspace: Workspace, with_rows: bool = False) ->
     with_rows: also the rows as token ids, so that it opens where their source is not at hand
     Raises WorkspaceError where the rows are wanted but not there, or the disk refuses.
     """
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("wb") as file:
+            _write(file, workspace, with_rows)
+        os.replace(part, path)
+    except WorkspaceError:
+        part.unlink(missing_ok=True)
+        raise
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise WorkspaceError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def workspace_bytes(workspace: Workspace, with_rows: bool = False) -> bytes:
+    """The same as bytes. Raises WorkspaceError where the rows are wanted but not there."""
+    out = io.BytesIO()
+    _write(out, workspace, with_rows)
+    return out.getvalue()
+
+
+def open_workspace(path: Path) -> Workspace:
+    """Read a workspace file. Raises WorkspaceError, one sentence, for whatever is wrong with it."""
+    try:
+        with path.open("rb") as file:
+            return read_workspace(file, path.name)
+    except FileNotFoundError:
+        raise WorkspaceError(f"there is no file {path}.") from None
+    except OSError as error:
+        raise WorkspaceError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def read_workspace(source: BinaryIO, name: str) -> Workspace:
+    """The same from an open file; ``name`` is what messages call it."""
+    try:
+        with zipfile.ZipFile(source) as file:
+            _check_members(file, name)
+            members = {info.filename: file.read(info) for info in file.infolist()}
+    except WorkspaceError:
+        raise
+    except _UNREADABLE as error:
+        reason = str(error).rstrip(".") or type(error).__name__
+        raise WorkspaceError(
+            f"{name} is not a readable workspace file ({reason}); copy or save it again."
+        ) from None
+    try:
+        return _workspace(members)
+    except (CheckError, PlanError, SourceError, RowsError) as error:
+        sentence = str(error).rstrip(".")
+        raise WorkspaceError(f"{name} is not a workspace file that opens: {sentence}.") from None
+
+
+def _write(target: BinaryIO, workspace: Workspace, with_rows: bool) -> None:
     if with_rows and workspace.rows is None:
         raise WorkspaceError("the rows are not at hand; save without them.")
     head = {
@@ -74,6 +118,7 @@ def save_workspace(path: Path, workspace: Workspace, with_rows: bool = False) ->
         "version": VERSION,
         "made_at": workspace.made_at,
         "fingerprint": workspace.fingerprint,
+        "tags": list(workspace.tags),
         "plan": workspace.plan.to_json(),
         "provenance": asdict(workspace.provenance) if workspace.provenance else None,
         "versions": workspace.versions,
@@ -83,59 +128,15 @@ def save_workspace(path: Path, workspace: Workspace, with_rows: bool = False) ->
         {"run": p.run, "plan": p.plan.to_json(), "point": p.point.to_json()}
         for p in workspace.points
     ]
-    part = path.with_name(path.name + ".part")
-    try:
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as file:
-            file.writestr(_HEAD, json.dumps(head, indent=1))
-            file.writestr(_POINTS, json.dumps(points))
-            if workspace.sweep is not None:
-                file.writestr(_SWEEP, json.dumps(workspace.sweep.to_json()))
-            if workspace.batch is not None:
-                file.writestr(_BATCH, json.dumps(asdict(workspace.batch)))
-            if with_rows and workspace.rows is not None:
-                file.writestr(_ROWS, write_rows(workspace.rows), zipfile.ZIP_STORED)
-        os.replace(part, path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise WorkspaceError(f"{path} cannot be written: {error.strerror}.") from None
-
-
-def open_workspace(path: Path) -> Workspace:
-    """Read a workspace file. Raises WorkspaceError, one sentence, for whatever is wrong with it."""
-    try:
-        with zipfile.ZipFile(path) as file:
-            _check_members(file, path.name)
-            members = {info.filename: file.read(info) for info in file.infolist()}
-    except WorkspaceError:
-        raise
-    except FileNotFoundError:
-        raise WorkspaceError(f"there is no file {path}.") from None
-    except _UNREADABLE as error:
-        reason = str(error).rstrip(".") or type(error).__name__
-        raise WorkspaceError(
-            f"{path.name} is not a readable workspace file ({reason}); copy or save it again."
-        ) from None
-    try:
-        return _workspace(members)
-    except (CheckError, PlanError, SourceError, RowsError) as error:
-        sentence = str(error).rstrip(".")
-        raise WorkspaceError(
-            f"{path.name} is not a workspace file that opens: {sentence}."
-        ) from None
-
-
-def write_rows(rows: Rows) -> bytes:
-    """Rows as Parquet: ``input_ids``, ``group`` and, where there is one, ``loss_mask``."""
-    offsets = pa.array(rows.offsets, pa.int64())
-    columns = {
-        "input_ids": pa.LargeListArray.from_arrays(offsets, pa.array(rows.tokens)),
-        "group": pa.array(rows.group),
-    }
-    if rows.loss_mask is not None:
-        columns["loss_mask"] = pa.LargeListArray.from_arrays(offsets, pa.array(rows.loss_mask))
-    out = io.BytesIO()
-    pq.write_table(pa.table(columns), out, compression="zstd")
-    return out.getvalue()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(_HEAD, json.dumps(head, indent=1))
+        file.writestr(_POINTS, json.dumps(points))
+        if workspace.sweep is not None:
+            file.writestr(_SWEEP, json.dumps(workspace.sweep.to_json()))
+        if workspace.batch is not None:
+            file.writestr(_BATCH, json.dumps(asdict(workspace.batch)))
+        if with_rows and workspace.rows is not None:
+            file.writestr(FILE, write_rows(workspace.rows), zipfile.ZIP_STORED)
 
 
 def _check_members(file: zipfile.ZipFile, name: str) -> None:
@@ -168,7 +169,7 @@ def _workspace(members: dict[str, bytes]) -> Workspace:
             "update Espalier"
         )
     provenance = head.get("provenance")
-    rows = _read_rows(members[_ROWS]) if _ROWS in members else None
+    rows = read_rows(members[FILE]) if FILE in members else None
     made = Workspace(
         plan=TuningPlan.from_json(head.get("plan")),
         batch=_optional(members, _BATCH, BatchSummary),
@@ -182,6 +183,7 @@ def _workspace(members: dict[str, bytes]) -> Workspace:
             for k, v in _object(head.get("versions", {}), "versions").items()
         },
         notes=tuple(_text(one, "notes") for one in _list(head.get("notes", []), "notes")),
+        tags=tuple(_text(one, "tags")[:40] for one in _list(head.get("tags", []), "tags")[:4]),
     )
     stated = _text(head.get("fingerprint", ""), "fingerprint")
     found = rows.fingerprint if rows is not None else made.fingerprint
@@ -226,37 +228,6 @@ def _read_points(text: bytes) -> tuple[SavedPoint, ...]:
             raise CheckError(f"{where}.run is not the name of a run")
         found.append(SavedPoint(run, TuningPlan.from_json(one.get("plan")), point))
     return tuple(found)
-
-
-def _read_rows(data: bytes) -> Rows:
-    try:
-        file = pq.ParquetFile(io.BytesIO(data))
-        names = set(file.schema_arrow.names)
-        if not {"input_ids", "group"} <= names <= {"input_ids", "group", "loss_mask"}:
-            raise CheckError(f"{_ROWS} must have the columns input_ids, group and loss_mask")
-        meta = file.metadata
-        values = sum(
-            meta.row_group(g).column(c).num_values
-            for g in range(meta.num_row_groups)
-            for c in range(meta.num_columns)
-        )
-        if values > 3 * MOST_TOKENS:
-            raise CheckError(f"{_ROWS} holds {values:,} values; the most is {3 * MOST_TOKENS:,}")
-        table = file.read()
-        table.validate(full=True)
-        group = table["group"]
-        if not pa.types.is_int32(group.type) or group.null_count:
-            raise CheckError(f"{_ROWS}: group must be whole numbers")
-        rows = Rows.from_arrow(table["input_ids"], group.to_numpy())
-        if "loss_mask" not in names:
-            return rows
-        mask = Rows.from_arrow(table["loss_mask"])
-        if not np.array_equal(mask.offsets, rows.offsets) or mask.tokens.max(initial=0) > 1:
-            raise CheckError(f"{_ROWS}: loss_mask must have a 0 or 1 for every token")
-        return Rows(rows.tokens, rows.offsets, rows.group, mask.tokens.astype(np.uint8))
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckError(f"{_ROWS} is not readable as Parquet ({reason})") from None
 
 
 def _text(value: Any, where: str) -> str:

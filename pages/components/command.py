@@ -10,5 +10,10 @@ from tuning.commands import command_line
 
 def draw(name: str) -> None:
     """A box with the ``python -m tuning`` call that gives this page's figures."""
+    show(command_line(name, state.plan()))
+
+
+def show(line: str) -> None:
+    """The box with a line of one's own."""
     with st.expander("The same from the command line", icon=":material/terminal:"):
-        st.code(command_line(name, state.plan()), language="bash", wrap_lines=True)
+        st.code(line, language="bash", wrap_lines=True)

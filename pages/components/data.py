@@ -162,7 +162,11 @@ def forest(made: Workbench, plan: TuningPlan) -> Forest:
 
 
 def _bench_of(found: Loaded) -> Workbench:
-    plan = state.plan()
+    return bench_of(found, state.plan())
+
+
+def bench_of(found: Loaded, plan: TuningPlan) -> Workbench:
+    """The workbench over the batch that a plan draws from these rows."""
     return _bench(
         found.rows.fingerprint,
         plan.prompts_per_step,

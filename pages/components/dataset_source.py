@@ -55,11 +55,11 @@ def _samples() -> None:
                 key=f"sample-{name}",
                 disabled=current,
                 on_click=_propose,
-                args=(_sample_source(name),),
+                args=(sample_source(name),),
             )
 
 
-def _sample_source(name: str) -> SourceSpec:
+def sample_source(name: str) -> SourceSpec:
     """Agent rollouts are trained one row a turn, as AReaL does."""
     source = SourceSpec("sample", name)
     return replace(source, expand="turn") if name == "agent-turns" else source
@@ -158,25 +158,26 @@ def draw_options(loaded: Loaded) -> None:
             index=["conversation", "turn"].index(source.expand),
             help="turn: a row for each assistant turn, as AReaL's individual export.",
         )
-        style = columns[1].selectbox(
-            "style of turns",
-            ["individual", "concat"],
-            index=["individual", "concat"].index(source.style),
-            disabled=expand != "turn",
-            help="concat: only the leaves of a conversation.",
-        )
         thinking = {"as the template": None, "kept": True, "stripped": False}
-        think = columns[2].selectbox(
+        think = columns[1].selectbox(
             "reasoning of past turns",
             list(thinking),
             index=list(thinking.values()).index(source.keep_thinking),
         )
-        tokenizer = columns[3].text_input(
+        tokenizer = columns[2].text_input(
             "tokenizer",
             source.tokenizer or "",
             placeholder=loaded.provenance.tokenizer or BUNDLED,
             help="Hub id, local folder, or bundled. Rows of token ids need none.",
         )
+        style = source.style
+        if expand == "turn":
+            style = columns[3].selectbox(
+                "style of turns",
+                ["individual", "concat"],
+                index=["individual", "concat"].index(source.style),
+                help="concat: only the leaves of a conversation.",
+            )
         roles = _roles(loaded)
         versions = _versions(source)
         simulate = _simulate(source)

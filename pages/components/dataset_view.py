@@ -12,6 +12,7 @@ from packing.sources.problems import Flag, over_context
 from pages import state
 from pages.components import data, tokens
 from tuning.figures.lengths import length_histogram
+from tuning.figures.style import saved_as
 
 _TABLE_ROWS = 1000
 _TEXT_TOKENS = 60
@@ -61,6 +62,7 @@ def draw_lengths(loaded: Loaded) -> None:
     st.plotly_chart(
         length_histogram(lengths, cap if kind == "rows" else None, f"tokens, {kind}"),
         key="lengths",
+        config=saved_as("lengths"),
         alt=f"Histogram of the lengths of {kind}.",
     )
     if len(lengths):

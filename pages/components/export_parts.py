@@ -203,7 +203,7 @@ def draw_export(bench: Workbench, plan: TuningPlan, choice: Choice) -> None:
             "prefix trees, so figures of trees do not carry over.",
             icon=":material/info:",
         )
-    evidence = evidence_of(bench, plan, _points(bench), date=str(date.today()), link=_link(plan))
+    evidence = evidence_of(bench, plan, _points(bench), date=str(date.today()), link=link_to(plan))
     if evidence.measured is None:
         st.caption(
             "No step of this plan has been measured. The packing figures are exact; the Tune page "
@@ -231,10 +231,11 @@ def _points(bench: Workbench) -> list[Point]:
         return []
 
 
-def _link(plan: TuningPlan) -> str:
-    """Where this plan opens again."""
+def link_to(plan: TuningPlan, page: str = "export") -> str:
+    """Where this plan opens again on this server; empty where the address is not known."""
     url = st.context.url
     if not url:
         return ""
     parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(plan.to_query()), ""))
+    path = parts.path.rpartition("/")[0] + f"/{page}"
+    return urlunsplit((parts.scheme, parts.netloc, path, urlencode(plan.to_query()), ""))

@@ -87,8 +87,10 @@ export default function (component) {
   clearInterval(root.theme);
   root.theme = onThemeChange(root, () => {
     theme = themeOf(root);
+    root.dataset.theme = theme.mode;
     elements.forEach((element, i) => paint(element, marks[i]));
   });
+  root.dataset.theme = theme.mode;
   root.dataset.drawMs = (performance.now() - began).toFixed(1);
   root.dataset.chosen = data.chosen;
   return () => clearInterval(root.theme);

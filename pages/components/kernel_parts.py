@@ -15,6 +15,7 @@ from pages import state
 from pages.components import data, kernel_jobs
 from tuning.devices import devices
 from tuning.figures.kernels import NAMES, backend_name, layer_errors
+from tuning.figures.style import saved_as
 from tuning.figures.tiles import pooled_by, tile_maps, tile_table
 from tuning.jobs import JobView
 from tuning.models import MODELS
@@ -69,6 +70,7 @@ def _draw_errors(job: JobView, result: Mapping[str, Any]) -> None:
         st.plotly_chart(
             layer_errors(result),
             key="layer_errors",
+            config=saved_as("layer-errors"),
             alt="Relative error of log-probabilities and of each layer's gradients.",
         )
         st.caption(
@@ -152,6 +154,7 @@ def draw_tiles(trie: Trie, tree: int, fingerprint: str, plan: TuningPlan) -> Non
     st.plotly_chart(
         tile_maps(areal, ours),
         key="tile_maps",
+        config=saved_as("tile-maps"),
         alt="Empty, partial and full tiles of the attention mask, in two orders of the tokens.",
     )
     st.dataframe(

@@ -10,6 +10,7 @@ import streamlit as st
 
 from pages.components import kernel_jobs
 from tuning.figures.kernels import attention_bars, backend_name, row_name, with_spread
+from tuning.figures.style import saved_as
 from tuning.jobs import JobView
 from tuning.plan import TuningPlan
 
@@ -35,6 +36,7 @@ def draw_runs(plan: TuningPlan, tree: int, job: JobView | None) -> None:
         st.plotly_chart(
             attention_bars(list(rows.values())),
             key="attention_bars",
+            config=saved_as("attention"),
             alt="Milliseconds of a forward and a backward pass by backend.",
         )
     _draw_table(rows)

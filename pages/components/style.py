@@ -21,9 +21,22 @@ _CSS = """
 .token-text .t0 { background: rgba(0, 114, 178, 0.16); }
 .token-text .t1 { background: rgba(230, 159, 0, 0.18); }
 .token-text .special { background: rgba(204, 121, 167, 0.32); font-weight: 600; }
-.token-text .off { opacity: 0.62; }
+.token-text .off { opacity: 0.74; }
 .token-text mark { background: rgba(213, 94, 0, 0.28); color: inherit; border-radius: 2px; }
 [data-testid="stMetricValue"] { font-variant-numeric: tabular-nums; }
+/* Streamlit's own greys and code colours are too faint to read on our pages. */
+.stApp [data-testid="stCaptionContainer"] { opacity: 0.74; }
+.stApp [data-testid="stCaptionContainer"] code { color: inherit; }
+.stApp :is(.stButtonGroup button, [role="tab"]):is([data-selected], [data-hovered]),
+.stApp button:is([kind="secondary"], [kind="tertiary"]):hover:enabled,
+.stApp .stExpander summary:hover { color: light-dark(#1f6b45, #6cc595) !important; }
+.stApp .stCode .token:is(.comment, .punctuation) { color: light-dark(#5c6266, #9fa9a5); }
+.stApp .stCode .token:is(.atrule, .attr-name, .variable, .operator) {
+  color: light-dark(#00618a, #7fc4ef); }
+.stApp .stCode .token:is(.number, .boolean) { color: light-dark(#8a4b00, #f0b866); }
+.stApp .stCode .token:is(.string, .char) { color: light-dark(#1f6b45, #8fd6ab); }
+.stApp .stCode .token:is(.keyword, .builtin, .function, .class-name) {
+  color: light-dark(#6b3a8f, #cfa9ee); }
 </style>
 """
 

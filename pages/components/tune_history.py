@@ -1,4 +1,4 @@
-"""What was measured before: runs, two side by side, export, delete."""
+"""What was measured before: runs, two of them to the Compare page, export, delete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from tuning.history import Run, compare, differences, export, runs
+from pages import state
+from tuning.history import Run, export, runs
 from tuning.store import Entry, Store, StoreError
 from tuning.workbench import Workbench
 
@@ -30,7 +31,7 @@ def draw(bench: Workbench) -> None:
         chosen = _chosen(found, bench)
         _actions(store, chosen or found, everything=not chosen)
         if len(chosen) == 2:
-            _side_by_side(store, *chosen)
+            _to_compare(*chosen)
 
 
 def _chosen(found: list[Run], bench: Workbench) -> list[Run]:
@@ -92,20 +93,14 @@ def _file(entries: list[Entry], suffix: str) -> bytes:
         return path.read_bytes()
 
 
-def _side_by_side(store: Store, first: Run, second: Run) -> None:
-    records = pd.DataFrame(compare(store, first.id, second.id))
-    st.dataframe(
-        records,
-        hide_index=True,
-        key="history_compared",
-        column_config={
-            name: st.column_config.NumberColumn(format="%.3f")
-            for name in ("first_s", "second_s", "ratio")
-        },
+def _to_compare(first: Run, second: Run) -> None:
+    st.button(
+        "Compare the two",
+        icon=":material/compare_arrows:",
+        type="primary",
+        on_click=state.set_other,
+        args=({"vs": "runs", "a.run": first.id, "b.run": second.id},),
+        key="history_compare",
     )
-    changed = differences(first.plan, second.plan)
-    changed.pop("source", None)
-    told = [f"{name}: {a} → {b}" for name, (a, b) in changed.items()]
-    if first.data != second.data:
-        told.insert(0, "other rows")
-    st.caption("Differences: " + (", ".join(told) or "none in the plan") + ".")
+    if st.session_state.get("history_compare"):
+        st.switch_page("compare.py")

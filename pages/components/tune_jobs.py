@@ -5,14 +5,12 @@ The jobs on disk are the state: a reload, another page or a restarted server fin
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import streamlit as st
 
 from pages import state
 from pages.components.tune_parts import draw_result
 from tuning.jobs import Jobs, JobView
-from tuning.plan import TuningPlan
+from tuning.sweep_result import question_of
 from tuning.workbench import Workbench
 
 BUDGET = "tune_budget_min"
@@ -21,18 +19,6 @@ BUDGET = "tune_budget_min"
 @st.cache_resource(show_spinner=False)
 def jobs() -> Jobs:
     return Jobs()
-
-
-def question_of(plan: TuningPlan) -> str:
-    """What a sweep asks: the plan, whatever its cap now is, and wherever its rows come from."""
-    default = TuningPlan()
-    blank = replace(
-        plan,
-        source=default.source,
-        max_tokens_per_mb=default.max_tokens_per_mb,
-        engine=default.engine,
-    )
-    return blank.key
 
 
 def current(bench: Workbench) -> JobView | None:

@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from pages import state
+from tuning.figures.style import saved_as
 from tuning.figures.sweep import sweep_chart
 from tuning.jobs import JobView
 from tuning.plan import TuningPlan
@@ -65,6 +66,7 @@ def draw_result(job: JobView) -> None:
     st.plotly_chart(
         sweep_chart(result),
         key="sweep_chart",
+        config=saved_as("sweep"),
         alt="Step time, paid tokens and memory for each max_tokens_per_mb, with the pick marked.",
     )
     st.caption(" · ".join([f"{result.model} on {result.machine}", *result.notes]))
@@ -74,6 +76,13 @@ def draw_result(job: JobView) -> None:
         key="sweep_table",
         column_config={
             "step, s": st.column_config.NumberColumn(format="%.3f"),
+            "compute_logp, s": st.column_config.NumberColumn(
+                format="%.3f",
+                help="The forward pass before the step, where AReaL recomputes log-probabilities; "
+                "it is no part of the step.",
+            ),
+            "worst predicted, s": st.column_config.NumberColumn(format="%.3f"),
+            "worst paid ÷ original": st.column_config.NumberColumn(format="%.3f"),
             "predicted, s": st.column_config.NumberColumn(format="%.3f"),
             "tree_token_ratio": st.column_config.NumberColumn(format="%.3f"),
             "paid ÷ original": st.column_config.NumberColumn(format="%.3f"),
@@ -88,12 +97,13 @@ def draw_result(job: JobView) -> None:
 def _table(result: SweepResult) -> pd.DataFrame:
     named = [("tree", point) for point in result.points]
     named += [(name, one) for name, one in result.baselines.items() if one is not None]
-    return pd.DataFrame([_line(name, one) for name, one in named])
+    return pd.DataFrame([_line(name, one, result.n_batches > 1) for name, one in named])
 
 
-def _line(name: str, one: Candidate) -> dict[str, object]:
+def _line(name: str, one: Candidate, several: bool) -> dict[str, object]:
+    """A row of the table; with the worst batch's figures where several batches were counted."""
     known = f"known from {one.known_from}" if one.known_from else ""
-    return {
+    line: dict[str, object] = {
         "way": name,
         "max_tokens_per_mb": one.max_tokens_per_mb,
         "trees": one.n_trees if name == "tree" else None,
@@ -103,9 +113,16 @@ def _line(name: str, one: Candidate) -> dict[str, object]:
         "step, s": one.step_s,
         "kind": one.step_kind or "",
         "repeats": one.repeats or None,
+        "compute_logp, s": one.logp_s,
         "predicted, s": one.predicted_s,
         "original tokens/s": None if one.tokens_per_s is None else round(one.tokens_per_s),
         "memory, GiB": None if one.memory_bytes is None else one.memory_bytes / _GIB,
         "memory": one.memory_kind or "",
-        "note": " · ".join(part for part in (one.message, known) if part),
     }
+    if several:
+        line |= {
+            "worst trees": one.worst_n_trees,
+            "worst paid ÷ original": one.worst_padded_token_ratio,
+            "worst predicted, s": one.worst_predicted_s,
+        }
+    return line | {"note": " · ".join(part for part in (one.message, known) if part)}

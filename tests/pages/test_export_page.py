@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import streamlit as st
 import yaml
 from streamlit.testing.v1 import AppTest
 
 from tests.tuning.configs import config
+from tests.tuning.workspaces import workspace
+from tuning.store import Store
+from tuning.workspace import Workspace
+from tuning.workspace_file import read_workspace, workspace_bytes
+from tuning.workspace_here import take_in
 
-_APP = """
-import runpy
-from pages import state
-
-state.read_url()
-runpy.run_path({page!r})
-state.write_url()
-"""
-_PAGE = str(Path(__file__).parents[2] / "pages" / "export.py")
+_FRAME = str(Path(__file__).parents[2] / "pages" / "frame.py")
 
 
 @pytest.fixture
-def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
     monkeypatch.setenv("ESPALIER_HOME", str(tmp_path))
     monkeypatch.setenv("ESPALIER_AREAL", str(tmp_path))
-    return AppTest.from_string(_APP.format(page=_PAGE), default_timeout=60)
+    st.cache_resource.clear()
+    yield AppTest.from_file(_FRAME, default_timeout=60)
+    st.cache_resource.clear()
 
 
 def run(app: AppTest) -> AppTest:
     """Until the rows have loaded."""
     app.run()
+    app.switch_page("export.py").run()
     for _ in range(20):
         assert not app.exception, app.exception
         if app.title:
@@ -98,3 +101,40 @@ def test_a_log_is_laid_beside_the_prediction(app: AppTest) -> None:
     assert app.dataframe[0].value["figure"].tolist() == ["tree_token_ratio"]
     app.text_area(key="areal_log_pasted").set_value("nothing").run()
     assert any("No line of AReaL" in one.value for one in app.error)
+
+
+def markdown(app: AppTest) -> str:
+    return " ".join(one.value for one in app.markdown)
+
+
+def test_the_report_says_beforehand_what_it_lacks(app: AppTest) -> None:
+    run(app)
+    assert "math-grpo (synthetic)" in markdown(app)
+    assert any("No sweep was run" in one.value for one in app.info)
+    assert not app.checkbox(key="report_text.widget").value, "text only where asked for"
+    assert not app.checkbox(key="share_rows.widget").value, "rows only where asked for"
+    assert any("bundled with every Espalier" in one.value for one in app.caption)
+
+
+def test_a_measured_plan_says_what_the_report_holds(app: AppTest, tmp_path: Path) -> None:
+    """A workspace taken in by the library is found by the page: points, sweep, and its pick."""
+    taken = take_in(workspace_here(), Store())
+    for name, value in taken.plan.to_query().items():
+        app.query_params[name] = value
+    run(app)
+    assert "2 measured points of cpu x86, 2 threads" in markdown(app)
+    assert "the sweep with its pick" in markdown(app)
+    assert not any("No sweep" in one.value for one in app.info)
+    app.query_params["cap"] = "640"
+    run(app)
+    assert any("picked 512" in one.value for one in app.info)
+    app.button(key="report_use_pick").click().run()
+    assert "".join(app.query_params["cap"]) == "512"
+    assert not any("picked 512" in one.value for one in app.info)
+
+
+def workspace_here() -> Workspace:
+    """With rows, as a file from elsewhere brings them."""
+    made = read_workspace(io.BytesIO(workspace_bytes(workspace(), with_rows=True)), "w.zip")
+    assert made.rows is not None
+    return made

@@ -106,7 +106,12 @@ def fingerprint(home: Path) -> str:
 
 
 def ended_job(
-    home: Path, data: str, kind: str, *events: dict[str, Any], plan: TuningPlan | None = None
+    home: Path,
+    data: str,
+    kind: str,
+    *events: dict[str, Any],
+    plan: TuningPlan | None = None,
+    **arguments: Any,
 ) -> None:
     """A job folder as a worker leaves it."""
     folder = home / "jobs" / f"20261130-100000-{kind}"
@@ -114,7 +119,7 @@ def ended_job(
     question = {
         "kind": kind,
         "plan": (plan or TuningPlan()).to_json(),
-        "arguments": {"data": data, "tree": 0},
+        "arguments": {"data": data, "tree": 0, **arguments},
     }
     question["created_at"] = "2026-11-30T10:00:00+00:00"
     (folder / "job.json").write_text(json.dumps(question))

@@ -10,6 +10,8 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from packing.sources.spec import SourceSpec
+
 FRAME = str(Path(__file__).resolve().parents[2] / "pages" / "frame.py")
 FIGURE_BUDGET = 300_000
 
@@ -72,9 +74,10 @@ def test_a_broken_link_says_what_was_not_used() -> None:
 
 
 def test_the_packer_changes_the_figures_and_undo_brings_them_back() -> None:
-    app = opened("packing", data="sample:agent-turns", cap="12288")
+    turns = SourceSpec("sample", "agent-turns", expand="turn")
+    app = opened("packing", data=turns.to_query(), cap="8192")
     before = summary(app)
-    next(g for g in app.button_group if g.key == "plan.packer").set_value(["prefix-aware"]).run()
+    next(g for g in app.button_group if g.key == "plan.packer").set_value("prefix-aware").run()
     assert summary(app) != before
     next(b for b in app.button if b.key == "undo").click().run()
     assert summary(app) == before

@@ -60,11 +60,6 @@ class _Memory:
     budget: int
 
 
-@dataclass
-class _Model:
-    description: str = "a formula"
-
-
 Cost = Callable[[Mode, int, Mapping[str, float]], float]
 
 
@@ -82,11 +77,12 @@ class FormulaBench:
     bytes_per_token: int = 1000
     asked: list[tuple[Mode, int]] = field(default_factory=list)
     notes: tuple[str, ...] = ()
+    description: str = "a formula"
+    gradient_bytes: int = 50_000
 
     def __post_init__(self) -> None:
         self.bench = Workbench(self.rows, PrefixOrder.of(self.rows))
         self.memory = _Memory(self.budget)
-        self.model = _Model()
 
     def question(self, mode: Mode, cap: int) -> Question:
         return Question.of(self.plan, mode, cap, self.rows.fingerprint, "formula", "0")

@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,7 @@ from tests.tuning.sweep_cases import grpo_rows
 from tuning.jobs import Jobs, JobView
 from tuning.plan import TuningPlan
 from tuning.points import Point, Question
+from tuning.processes import members
 from tuning.store import Store, StoreError
 
 PLAN = TuningPlan(max_tokens_per_mb=512, caps=(256, 512))
@@ -135,6 +138,49 @@ def test_cancelling_takes_less_than_two_seconds_and_keeps_the_state() -> None:
     with pytest.raises(ProcessLookupError):
         os.killpg(pid, 0)
     assert Jobs().view(job).state == "cancelled"
+
+
+def started_elsewhere(kind: str, arguments: dict[str, Any]) -> str:
+    """A job that another server started, which has ended since."""
+    code = (
+        "import json, sys\n"
+        "from tests.tuning.sweep_cases import grpo_rows\n"
+        "from tuning.jobs import Jobs\n"
+        "from tuning.plan import TuningPlan\n"
+        "plan = TuningPlan(max_tokens_per_mb=512, caps=(256, 512))\n"
+        "print(Jobs().start(sys.argv[1], plan, grpo_rows(), json.loads(sys.argv[2])))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, kind, json.dumps(arguments)],
+        cwd=Path(__file__).resolve().parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def test_a_worker_goes_on_when_its_server_stops_and_another_server_shows_it() -> None:
+    job = started_elsewhere("measure", {"budget_s": 10.0, "data": "these"})
+    jobs = Jobs()
+    found = jobs.newest("measure", data="these")
+    assert found is not None and found.id == job and found.plan == PLAN
+    assert found.active and [view.id for view in jobs.active()] == [job]
+    view = until(jobs, job, lambda v: not v.active)
+    assert view.state == "done", log_of(jobs, job)
+    (entry,) = Store().entries(run=job)
+    assert entry.point.outcome == "measured" and entry.point.logp_s
+
+
+def test_another_server_stops_a_worker() -> None:
+    job = started_elsewhere("sweep", {"budget_s": 60.0})
+    jobs = Jobs()
+    assert until(jobs, job, lambda v: v.state == "running").state == "running"
+    pid = json.loads((jobs.folder / job / "process.json").read_text())["pid"]
+    begun = time.monotonic()
+    jobs.cancel(job)
+    assert time.monotonic() - begun < 2.0
+    assert jobs.view(job).state == "cancelled" and members(pid) == []
 
 
 def test_a_second_job_waits_for_the_device_and_time_ends_a_job() -> None:

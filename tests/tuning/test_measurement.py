@@ -12,11 +12,13 @@ from kernels.micro_batches import MicroBatch
 from kernels.step import StepOptions, StepOutOfMemory, StepResult, accumulate_gradients
 from packing.rows import Rows
 from tests.tuning.sweep_cases import grpo_rows
+from tuning.measured_batch import Prepared
 from tuning.measurement import Bench
 from tuning.memory_fit import MemoryFit
 from tuning.plan import TuningPlan
 from tuning.points import Mode
 from tuning.shares import folded
+from tuning.workbench import batch_plan
 
 torch.set_num_threads(1)
 
@@ -71,6 +73,37 @@ def test_a_point_counts_and_times_whole_steps(bench: Bench) -> None:
     assert "load" in point.versions and point.memory_bytes and point.memory_bytes > 0
 
 
+def test_the_logp_pass_is_timed_beside_every_step(bench: Bench) -> None:
+    point = bench.measure("tree", 512, repeat_s=0.0)
+    assert point.step_s and point.logp_s and point.logp_p20_s and point.logp_p80_s
+    assert 0 < point.logp_p20_s <= point.logp_s <= point.logp_p80_s
+    assert point.logp_s < point.step_s, "forward only"
+    assert bench.model.training and all(p.grad is not None for p in bench.model.parameters())
+    assert bench.in_turn([point], 2)[0].logp_s == point.logp_s
+
+
+def test_the_logp_pass_packs_the_whole_batch_before_minibatches() -> None:
+    made = Bench(replace(PLAN, ppo_n_minibatches=4), grpo_rows(groups=12, top=900))
+    for mode in MODES:
+        prepared = made.prepared(made.blank(mode, 512))
+        assert isinstance(prepared, Prepared)
+        assert len(prepared.share.minibatches) == 4 and len(prepared.logp.minibatches) == 1
+        rows = sorted(r for b in prepared.logp.batches for r in b.layout.rows.tolist())
+        assert rows == list(range(len(made.bench.rows)))
+    chain = made.bench.chain(batch_plan(made.plan, 512))
+    trees = made.logp_share("tree", 512)
+    assert trees.n_trees == chain.compute_logp.trees_per_rank
+    assert trees.tree_tokens == chain.compute_logp.tree_tokens
+    assert trees.n_trees < made.share("tree", 512).n_trees, "siblings stay together"
+
+
+def test_a_share_of_several_ranks_says_that_it_ran_alone() -> None:
+    point = Bench(replace(PLAN, dp_size=2), grpo_rows()).measure("tree", 512, repeat_s=0.0)
+    assert point.outcome == "measured"
+    (note,) = point.notes
+    assert "slowest of 2 ranks, run alone on one device" in note and "not divided" in note
+
+
 def test_a_cap_below_the_longest_row_is_refused_in_areals_words(bench: Bench) -> None:
     point = bench.measure("tree", 64)
     longest = bench.bench.rows.longest
@@ -89,8 +122,6 @@ def test_several_ranks_run_the_dummy_trees_that_they_wait_for() -> None:
     plan = TuningPlan(dp_size=2, ppo_n_minibatches=2)
     made = Bench(plan, long)
     share = made.share("tree", 512)
-    from tuning.workbench import batch_plan
-
     chain = made.bench.chain(batch_plan(plan, 512))
     assert [len(m) for m in share.minibatches] == [p.trees_per_rank for p in chain.ppo_update]
     assert all(b.padded_tokens == 512 for b in share.batches)
@@ -102,7 +133,6 @@ def test_several_ranks_run_the_dummy_trees_that_they_wait_for() -> None:
 def test_a_dummy_tree_is_run_and_changes_nothing() -> None:
     from packing.chain import Chain
     from tuning.shares import share_of
-    from tuning.workbench import batch_plan
 
     made = Bench(PLAN, grpo_rows())
     chain = made.bench.chain(batch_plan(PLAN, 512))

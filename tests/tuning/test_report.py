@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+import zipfile
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from typer.testing import CliRunner
 
 from packing.chain import BatchPlan
@@ -29,8 +31,14 @@ from tests.packing.strategies import any_rows
 from tests.tuning.workspaces import PLAN, point, rows, sweep, workspace
 from tuning.batch_picture import MAX_BANDS, batch_picture
 from tuning.cli import report as commands
-from tuning.figures.before_after import before_after
-from tuning.report import render_report, tables_of, write_figures, write_tables
+from tuning.report import (
+    figures_of,
+    render_report,
+    tables_of,
+    write_figures,
+    write_tables,
+    zipped,
+)
 from tuning.report.chart import cap_ticks, nice_ticks, sweep_svg
 from tuning.report.steps import step_of
 from tuning.report.svg import standalone
@@ -152,7 +160,8 @@ def with_a_break() -> Workspace:
 def test_text_of_the_dataset_appears_only_if_asked_for() -> None:
     made = with_a_break()
     assert "word" not in render_report(made)
-    assert "word100" in render_report(made, with_text=True)
+    shown = render_report(made, with_text=True)
+    assert "word100" in shown and "Samples of the text" in shown
     with pytest.raises(WorkspaceError, match="no text can be shown"):
         render_report(replace(made, rows=None), with_text=True)
     with pytest.raises(WorkspaceError, match="no tokenizer is known"):
@@ -230,12 +239,54 @@ def test_cells_are_no_formulas(tmp_path: Path) -> None:
     assert "'=cmd()" in (tmp_path / "data.csv").read_text()
 
 
-def test_figures_as_svg(tmp_path: Path) -> None:
+def test_figures_as_svg_and_png(tmp_path: Path) -> None:
     paths = write_figures(evil_workspace(), tmp_path)
-    assert {p.name for p in paths} == {"sweep.svg", "before_after.svg"}
-    for path in paths:
-        assert ET.fromstring(path.read_text()).tag.endswith("svg")
+    names = {"sweep", "before_after"}
+    assert {p.name for p in paths} == {f"{n}.{kind}" for n in names for kind in ("svg", "png")}
+    for name in names:
+        drawn = ET.fromstring((tmp_path / f"{name}.svg").read_text())
+        assert drawn.tag.endswith("svg")
+        with Image.open(tmp_path / f"{name}.png") as picture:
+            assert picture.width == 2 * float(drawn.attrib["width"])
+            assert len(picture.convert("RGB").getcolors(1 << 24) or []) > 10, "something is drawn"
     assert write_figures(Workspace(PLAN), tmp_path) == []
+
+
+def test_files_and_zip_hold_what_the_report_draws(tmp_path: Path) -> None:
+    made = workspace()
+    html = render_report(made)
+    with zipfile.ZipFile(io.BytesIO(zipped(made))) as file:
+        held = {name: file.read(name) for name in file.namelist()}
+    written = [*write_figures(made, tmp_path), *write_tables(made, tmp_path)]
+    assert {p.name: p.read_bytes() for p in written} == held
+    assert set(held) == {
+        *(f"{name}.{kind}" for name in figures_of(made) for kind in ("svg", "png")),
+        *(f"{table.name}.csv" for table in tables_of(made)),
+    }
+    for figure in figures_of(made).values():
+        root = ET.fromstring(figure)
+        width, height = root.attrib["width"], root.attrib["height"]
+        assert root.attrib["viewBox"] == f"0 0 {width} {height}"
+        body = figure.split("</style>")[1].split("rollouts.jsonl")[0]
+        assert body.rsplit("<text", 1)[0] in html, "the same code draws them"
+
+
+def test_bundled_rows_are_called_synthetic_wherever_they_leave() -> None:
+    plan = replace(PLAN, source=SourceSpec("sample", "math-grpo"))
+    made = workspace(plan=plan)
+    parsed = _Parsed(render_report(made))
+    assert "sample:math-grpo synthetic" in " ".join(parsed.text.split())
+    assert "no model did" in parsed.text
+    for figure in figures_of(made).values():
+        assert "sample:math-grpo (synthetic)" in figure
+    assert "synthetic" in [row[1].text for row in tables_of(made)[0].rows]
+    assert "synthetic" not in render_report(workspace())
+
+
+def test_a_plan_off_the_pick_says_so() -> None:
+    made = workspace(plan=replace(PLAN, max_tokens_per_mb=640))
+    assert "not what the plan has" in _Parsed(render_report(made)).text
+    assert "not what the plan has" not in _Parsed(render_report(workspace())).text
 
 
 def test_steps_come_from_measured_points_of_the_same_question() -> None:
@@ -274,26 +325,6 @@ def test_the_picture_adds_up(
         drawn = sum(b.lines * (b.first + b.again + b.padding) for b in panel.bands)
         assert drawn == pytest.approx(panel.tokens)
     assert panels["flat"].first + panels["flat"].again == own.n_tokens
-
-
-def test_the_figure_is_small_and_to_scale() -> None:
-    own = Rows.from_lists([[1] * 50 + [i] * (i % 90) for i in range(2000)], np.arange(2000) // 8)
-    order = PrefixOrder.of(own)
-    picture = batch_picture(order, simulate(own, BatchPlan(256, 2, 4), order))
-    figure: Any = before_after(picture, {"tree": "1.00 s measured"})
-    assert sum(len(trace.x) for trace in figure.data) <= 300
-    assert len(figure.to_json()) < 300_000
-    axes = [figure.layout[name] for name in ("xaxis", "xaxis2", "xaxis3")]
-    assert len({tuple(axis.range) for axis in axes}) == 1
-    titles = " ".join(note.text for note in figure.layout.annotations)
-    assert titles.count("not measured") == 2 and "1.00 s measured" in titles
-    for panel, traces in zip(picture.panels, range(0, 9, 3), strict=True):
-        drawn = sum(
-            x * lines
-            for trace in figure.data[traces : traces + 3]
-            for x, lines in zip(trace.x, trace.customdata, strict=True)
-        )
-        assert drawn == pytest.approx(panel.tokens)
 
 
 def test_the_chart_marks_kinds_and_leaves_out_what_has_no_time() -> None:
@@ -343,11 +374,10 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return done.output
 
     out = run("report", carried, "-o", here / "r.html", "--tables", here, "--figures", here)
-    assert all(Path(line).is_file() for line in out.split()) and len(out.split()) == 8
+    assert all(Path(line).is_file() for line in out.split()) and len(out.split()) == 10
     assert "2" in run("import", carried)
     again = run("save", "run1", "-o", here / "again.zip", "--rows")
     assert Path(again.strip()).is_file()
-    assert "tree_token_ratio" in run("compare", carried, "run1")
     refused = runner.invoke(app, ["report", "no-such-run", "-o", str(here / "x.html")])
     assert refused.exit_code == 1 and "no-such-run" in refused.output
     assert refused.output.count("\n") == 1 and not (here / "x.html").exists()
@@ -355,7 +385,7 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_commands_need_no_heavy_package() -> None:
     script = (
-        "import sys, tuning.report, tuning.compare, tuning.cli.report\n"
+        "import sys, tuning.report, tuning.compare_text, tuning.cli.report, tuning.cli.history\n"
         "print([m for m in ('torch', 'streamlit', 'plotly') if m in sys.modules])"
     )
     done = subprocess.run(

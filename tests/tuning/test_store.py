@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from tuning.plan import TuningPlan
 from tuning.points import Point, Question
-from tuning.store import SCHEMA_VERSION, Store, StoreError
+from tuning.store import _MIGRATIONS, SCHEMA_VERSION, Store, StoreError
 
 PLAN = TuningPlan(model="small", dp_size=2)
 QUESTION = Question.of(PLAN, "tree", 4096, "d" * 16, "cpu, 2 threads", "2.13.0")
@@ -83,6 +84,31 @@ def test_an_older_file_is_brought_up_to_date(tmp_path: Path) -> None:
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION
     db.close()
+
+
+def test_points_from_before_the_logp_pass_have_no_figure_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "old.sqlite"
+    written = POINT.to_json()
+    for name in ("logp_s", "logp_p20_s", "logp_p80_s"):
+        assert written.pop(name) is None
+    with sqlite3.connect(path) as db:
+        for step in _MIGRATIONS[:2]:
+            step(db)
+        db.execute(
+            "INSERT INTO points (key, run, measured_at, plan, point) VALUES (?, ?, ?, ?, ?)",
+            (QUESTION.key, "old", "", json.dumps(PLAN.to_json()), json.dumps(written)),
+        )
+        db.execute("PRAGMA user_version = 2")
+    db.close()
+    store = Store(path)
+    new = replace(POINT, logp_s=0.4, logp_p20_s=0.3, logp_p80_s=0.5)
+    store.add("new", PLAN, new)
+    assert [(e.run, e.point) for e in store.entries()] == [("new", new), ("old", POINT)]
+    with sqlite3.connect(path) as db:
+        texts = [json.loads(text) for (text,) in db.execute("SELECT point FROM points")]
+        assert db.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION == 3
+    db.close()
+    assert [text["logp_s"] for text in texts] == [None, 0.4]
 
 
 def test_a_newer_file_is_refused(tmp_path: Path) -> None:

@@ -18,15 +18,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packing.rows import Rows
-from packing.sources.load import load
 from packing.sources.spec import SourceSpec
 from tests.tuning.workspaces import PLAN, rows, workspace
-from tuning import workspace_file
+from tuning import workspace_file, workspace_rows
 from tuning.jobs import save_rows
 from tuning.plan import TuningPlan
 from tuning.store import Store
 from tuning.workspace import SavedPoint, Workspace, WorkspaceError
-from tuning.workspace_file import open_workspace, read_sweep_file, save_workspace, write_rows
+from tuning.workspace_file import (
+    open_workspace,
+    read_sweep_file,
+    read_workspace,
+    save_workspace,
+    workspace_bytes,
+)
+from tuning.workspace_rows import write_rows
 
 Members = dict[str, bytes]
 
@@ -52,7 +58,17 @@ def test_everything_comes_back(path: Path, with_rows: bool) -> None:
     before = workspace()
     save_workspace(path, before, with_rows)
     after = open_workspace(path)
-    for name in ("plan", "batch", "points", "sweep", "provenance", "made_at", "versions", "notes"):
+    for name in (
+        "plan",
+        "batch",
+        "points",
+        "sweep",
+        "provenance",
+        "made_at",
+        "versions",
+        "notes",
+        "tags",
+    ):
         assert getattr(after, name) == getattr(before, name), name
     assert after.fingerprint == before.fingerprint == rows().fingerprint
     if with_rows:
@@ -86,32 +102,16 @@ def test_rows_come_back_as_they_were(
     assert again is not None and again.fingerprint == own.fingerprint
 
 
-def test_points_are_found_again_in_another_history(path: Path, tmp_path: Path) -> None:
-    save_workspace(path, workspace())
-    there = Store(tmp_path / "there.sqlite")
-    opened = open_workspace(path)
-    assert opened.keep(there) == 2
-    assert opened.keep(there) == 0, "the same file twice adds nothing"
-    for one in workspace().points:
-        assert there.answer(one.point.question.key) == one.point
-    assert [e.run for e in there.entries()] == ["run1", "run1"]
-
-
-def test_rows_that_came_along_open_here(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ESPALIER_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
+def test_the_same_as_bytes(path: Path) -> None:
     save_workspace(path, workspace(), with_rows=True)
-    plan = open_workspace(path).plan_here()
-    assert replace(plan, source=PLAN.source) == PLAN
-    assert load(plan.source).rows.fingerprint == rows().fingerprint
-    assert replace(workspace(), rows=None).plan_here() == PLAN
-    store = Store(tmp_path / "history.sqlite")
-    open_workspace(path).keep(store)
-    again = Workspace.of_run("run1", store, tmp_path / "no jobs")
-    assert again.batch is not None and again.fingerprint == rows().fingerprint
-    assert "workspace file" in again.notes[0]
+    again = read_workspace(io.BytesIO(workspace_bytes(workspace(), with_rows=True)), "w.zip")
+    assert again.points == open_workspace(path).points
+    assert again.rows is not None and again.rows.fingerprint == rows().fingerprint
+    with pytest.raises(WorkspaceError, match=r"w\.zip is not a readable workspace file"):
+        read_workspace(io.BytesIO(b"PK"), "w.zip")
+    with pytest.raises(WorkspaceError, match="save without them"):
+        save_workspace(path.with_name("none.zip"), replace(workspace(), rows=None), with_rows=True)
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_run_of_the_history_with_its_rows(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_rows_that_unpack_to_too_much_are_refused(
     many = Rows(np.zeros(5000, np.int32), np.array([0, 5000]), np.zeros(1, np.int32))
     save_workspace(path, workspace(), with_rows=True)
     write(path, members(path) | {"rows.parquet": write_rows(many)})
-    monkeypatch.setattr(workspace_file, "MOST_TOKENS", 1000)
+    monkeypatch.setattr(workspace_rows, "MOST_TOKENS", 1000)
     with pytest.raises(WorkspaceError, match="the most is"):
         open_workspace(path)
 

@@ -14,23 +14,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tuning.areal.backend import Backend, BackendError
+from tuning.areal.names import TRAINER_NAMES, UNKNOWN, Trainer
+from tuning.areal.plan import fill_plan
 from tuning.areal.schema import Field, Version, WrongType, convert, table
 from tuning.areal.yaml_text import MOST_BYTES, ConfigError, YamlText, too_large
 from tuning.plan import TuningPlan
 
-__all__ = ["UNKNOWN", "ArealConfig", "ConfigError"]
+__all__ = ["TRAINER_NAMES", "UNKNOWN", "ArealConfig", "ConfigError", "Trainer"]
 
-Trainer = Literal["ppo", "sft", "dpo", "rw", "engine"]
-TRAINER_NAMES = {
-    "ppo": "a PPO/GRPO config",
-    "sft": "an SFT config",
-    "dpo": "a DPO config",
-    "rw": "a reward-model config",
-    "engine": "an engine config on its own",
-}
 _CLASSES = {
     "ppo": "PPOConfig",
     "sft": "SFTConfig",
@@ -38,18 +32,6 @@ _CLASSES = {
     "rw": "RWConfig",
     "engine": "PPOActorConfig",
 }
-
-
-class _Unknown:
-    def __repr__(self) -> str:
-        return "UNKNOWN"
-
-    def __bool__(self) -> bool:
-        return False
-
-
-UNKNOWN: Any = _Unknown()
-"""A value that cannot be known from the file: a resolver, a loop, or a wrong type."""
 
 
 @dataclass(frozen=True)
@@ -197,8 +179,6 @@ class ArealConfig:
 
     def plan(self, start: TuningPlan) -> tuple[TuningPlan, list[str]]:
         """``start`` with what this config says, and a sentence for each part not covered."""
-        from tuning.areal.plan import fill_plan
-
         return fill_plan(self, start)
 
     def written(self, changes: Mapping[str, Any]) -> ArealConfig:

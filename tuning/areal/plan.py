@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tuning.areal.config import TRAINER_NAMES, UNKNOWN, ArealConfig
 from tuning.areal.models import find_model
+from tuning.areal.names import TRAINER_NAMES, UNKNOWN
 from tuning.plan import TuningPlan
+
+if TYPE_CHECKING:
+    from tuning.areal.config import ArealConfig
 
 _AGENT_KEYS = ("econfig", "agent_run_args", "max_turns", "export_style")
 

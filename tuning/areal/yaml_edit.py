@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from tuning.areal.yaml_text import ConfigError, child
+from tuning.areal.yaml_nodes import ConfigError, child
 
 _NEIGHBOURS = ("enable_tree_training", "mb_spec", "max_tokens_per_mb", "path", "backend")
 

@@ -15,16 +15,13 @@ from typing import Any
 
 import yaml
 
+from tuning.areal.yaml_edit import set_value
+from tuning.areal.yaml_nodes import ConfigError, child
+
+__all__ = ["ConfigError", "YamlText", "too_large"]
+
 MOST_BYTES = 256 * 1024
 MOST_NODES = 20_000
-
-
-class ConfigError(ValueError):
-    """The file cannot be used; the message says where, why, and the smallest mend."""
-
-    def __init__(self, message: str, line: int | None = None) -> None:
-        super().__init__(f"Line {line}: {message}" if line else message)
-        self.line = line
 
 
 @dataclass(frozen=True)
@@ -99,8 +96,6 @@ class YamlText:
 
         Raises ConfigError where a path runs through something that is no mapping.
         """
-        from tuning.areal.yaml_edit import set_value
-
         edited = self
         for path, value in changes.items():
             edited = YamlText(set_value(edited.text, edited.root, path.split("."), value))
@@ -117,7 +112,7 @@ class YamlText:
                 line = node.start_mark.line + 1
                 raise ConfigError("an anchor contains itself. Write the value out.", line)
             open_nodes.add(id(node))
-            total = 1 + sum(size(child) for child in _children(node))
+            total = 1 + sum(size(below) for below in _children(node))
             if total > MOST_NODES:
                 raise ConfigError(
                     f"with its aliases (`*name`) written out, this part has more than "
@@ -179,18 +174,8 @@ def _mappings(node: yaml.Node, seen: set[int]) -> Iterator[yaml.MappingNode]:
     seen.add(id(node))
     if isinstance(node, yaml.MappingNode):
         yield node
-    for child in _children(node):
-        yield from _mappings(child, seen)
-
-
-def child(node: yaml.Node, name: str) -> tuple[yaml.Node, yaml.Node] | None:
-    """Key and value of ``name`` in a mapping; None where it has none, or is no mapping."""
-    if not isinstance(node, yaml.MappingNode):
-        return None
-    for key, value in node.value:
-        if key.value == name:
-            return key, value
-    return None
+    for below in _children(node):
+        yield from _mappings(below, seen)
 
 
 def _sentence(error: yaml.YAMLError, text: str) -> ConfigError:

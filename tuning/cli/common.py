@@ -74,19 +74,23 @@ class RowOptions:
 
 
 def row_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's first parameter, ``options: RowOptions``, by its fields."""
+    """Replace a command's first parameter, ``options``, by the fields of its class.
+
+    That is RowOptions, or a dataclass that adds to them.
+    """
+    group = get_type_hints(command)["options"]
     hints = {
         name: hint
-        for source in (RowOptions, command)
+        for source in (group, command)
         for name, hint in get_type_hints(source, include_extras=True).items()
         if name not in ("options", "return")
     }
-    fields = list(inspect.signature(RowOptions).parameters.values())
+    fields = list(inspect.signature(group).parameters.values())
     own = list(inspect.signature(command).parameters.values())[1:]
 
     @functools.wraps(command)
     def wrapped(**given: Any) -> None:
-        options = RowOptions(**{f.name: given.pop(f.name) for f in fields})
+        options = group(**{f.name: given.pop(f.name) for f in fields})
         command(options, **given)
 
     wrapped.__annotations__ = hints

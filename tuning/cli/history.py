@@ -1,21 +1,38 @@
-"""``history``: what was measured: list, compare, export, delete."""
+"""``history``: what was measured: list, export, delete; ``compare``: two results side by side."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packing.prefixes import PrefixOrder
+from packing.rows import Rows
+from packing.sources.errors import SourceError
 from tuning.cli.common import Json, sentences, show
+from tuning.plan import TuningPlan
 
-app = typer.Typer(no_args_is_help=True, help="What was measured: list, compare, export, delete.")
+if TYPE_CHECKING:
+    from tuning.compare_side import Side
 
+app = typer.Typer(no_args_is_help=True, help="What was measured: list, export, delete.")
+
+Sided = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLAN_OR_RUN",
+        help="A link of the app or its query, such as '?data=sample:math-grpo&cap=4096'; a run of "
+        "the history; a workspace file; a JSON file that `sweep --json` printed.",
+    ),
+]
 Run = Annotated[str | None, typer.Option("--run", help="Only this run.")]
 
 
 def register(main: typer.Typer) -> None:
     main.add_typer(app, name="history")
+    main.command()(compare)
 
 
 @app.command("list")
@@ -53,27 +70,6 @@ def list_runs(as_json: Json = False) -> None:
 
 
 @app.command()
-def compare(first: str, second: str, as_json: Json = False) -> None:
-    """Two runs side by side, cap by cap."""
-    from tuning.history import compare as compared
-    from tuning.store import Store
-
-    with sentences():
-        records = compared(Store(), first, second)
-        if as_json:
-            show({"points": records}, True)
-            return
-        for one in records:
-            sides = [
-                f"{one[f'{side}_s']:.3f} s ({one[f'{side}_kind']})" if one[f"{side}_s"] else "-"
-                for side in ("first", "second")
-            ]
-            ratio = f"{one['ratio']:.2f}x" if one["ratio"] else ""
-            cap = format(one["max_tokens_per_mb"], ",")
-            typer.echo(f"{one['mode']:<7} {cap:>9}  {sides[0]:<22} {sides[1]:<22} {ratio}")
-
-
-@app.command()
 def export(file: Path, run: Run = None) -> None:
     """Write points to FILE, a .csv or .parquet."""
     from tuning.history import export as written
@@ -98,3 +94,51 @@ def delete(ids: list[int]) -> None:
             raise ValueError(f"no point has the id {unknown[0]}")
         store.delete(ids)
         typer.echo(f"{len(ids):,} points deleted")
+
+
+def compare(a: Sided, b: Sided, as_json: Json = False) -> None:
+    """Two datasets, plans or runs side by side, and their differences as numbers."""
+    from tuning.compare import compare as compared
+    from tuning.compare_text import text_of
+
+    with sentences():
+        result = compared(_side(a), _side(b))
+        typer.echo(json.dumps(result.to_json()) if as_json else text_of(result))
+
+
+def _side(what: str) -> Side:
+    """What PLAN_OR_RUN names. Raises ValueError where it names nothing."""
+    from packing.sources.load import load
+    from tuning.cli.report import found
+    from tuning.compare_counted import Counted
+    from tuning.compare_side import side_of
+    from tuning.compare_text import plan_of_link
+    from tuning.history import workspace_of_plan, workspace_of_run
+    from tuning.jobs import Jobs
+    from tuning.store import Store
+    from tuning.workbench import Workbench, batch_rows
+
+    if Path(what).is_file():
+        return side_of(found(what), what)
+    store = Store()
+    if "?" in what:
+        plan = plan_of_link(what)
+        rows = batch_rows(load(plan.source).rows, plan)
+        known = workspace_of_plan(plan, rows, store, Jobs(store=store))
+    else:
+        known = workspace_of_run(what, store, Jobs(store=store), _rows_at_hand)
+    if known.rows is None:
+        return side_of(known, what)
+    bench = Workbench(known.rows, PrefixOrder.of(known.rows))
+    return side_of(known, what, Counted.of(bench, known.plan))
+
+
+def _rows_at_hand(plan: TuningPlan) -> Rows | None:
+    """The batch of a plan, None where its source cannot be read any more."""
+    from packing.sources.load import load
+    from tuning.workbench import batch_rows
+
+    try:
+        return batch_rows(load(plan.source).rows, plan)
+    except SourceError:
+        return None

@@ -1,8 +1,7 @@
-"""``report``, ``save``, ``import`` and ``compare``: results to show, carry and set together."""
+"""``report``, ``save`` and ``import``: results to show and to carry."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,7 +26,6 @@ def register(app: typer.Typer) -> None:
     app.command()(report)
     app.command()(save)
     app.command("import")(take_in)
-    app.command()(compare)
 
 
 def report(
@@ -73,38 +71,25 @@ def take_in(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A workspace file.")],
     as_json: Json = False,
 ) -> None:
-    """Add a workspace file's points to the history here, and its rows where they came along."""
+    """Add a workspace file's points and sweep to those here, and its rows if they came along."""
     from urllib.parse import urlencode
 
     from tuning.store import Store
     from tuning.workspace_file import open_workspace
+    from tuning.workspace_here import take_in as taken_in
 
     with sentences():
         workspace = open_workspace(file)
-        new = workspace.keep(Store())
-        plan = workspace.plan_here()
+        taken = taken_in(workspace, Store())
         show(
             {
                 "points": len(workspace.points),
-                "new points": new,
+                "new points": taken.new_points,
                 "fingerprint": workspace.fingerprint,
-                "link": "/?" + urlencode(plan.to_query()),
+                "link": "/tune?" + urlencode(taken.plan.to_query()),
             },
             as_json,
         )
-
-
-def compare(a: What, b: What, as_json: Json = False) -> None:
-    """Two workspaces, runs or sweeps: the same measures side by side, and their differences."""
-    from tuning.compare import compare as compared
-    from tuning.compare import side_of
-
-    with sentences():
-        result = compared(side_of(found(a), a), side_of(found(b), b))
-        if as_json:
-            typer.echo(json.dumps(result.to_json()))
-        else:
-            typer.echo(result.text())
 
 
 def found(what: str) -> Workspace:

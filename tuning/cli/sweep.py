@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
@@ -16,22 +17,64 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.2
 
-Model = Annotated[
-    str, typer.Option(help="A preset, a config.json, a folder that holds one, or a Hub id.")
-]
-Device = Annotated[
-    str,
-    typer.Option(help="cpu, cuda:0 …; or a GPU to estimate for, such as h100-80 or a100-80."),
-]
-DtypeOption = Annotated[str, typer.Option(help="float32 or bfloat16.")]
-Checkpointing = Annotated[
-    bool, typer.Option("--gradient-checkpointing", help="Recompute activations.")
-]
-Memory = Annotated[float, typer.Option(help="Memory budget in GiB; 0: what the device has.")]
-Ranks = Annotated[int, typer.Option(help="Data-parallel ranks.")]
-Minibatches = Annotated[int, typer.Option(help="PPO minibatches of an update.")]
-PackerOption = Annotated[str, typer.Option(help="areal or prefix-aware.")]
-Mode = Annotated[str, typer.Option(help="controller or spmd.")]
+Budget = Annotated[str, typer.Option(help="Time: 90s, 10m, 1h.")]
+
+
+@dataclass(frozen=True)
+class StepOptions(RowOptions):
+    """ROWS, and what a step of them is: model, device, ranks, batch."""
+
+    model: Annotated[
+        str, typer.Option(help="A preset, a config.json, a folder that holds one, or a Hub id.")
+    ] = "tiny"
+    device: Annotated[
+        str,
+        typer.Option(help="cpu, cuda:0 …; or a GPU to estimate for, such as h100-80 or a100-80."),
+    ] = "cpu"
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32"
+    gradient_checkpointing: Annotated[
+        bool, typer.Option("--gradient-checkpointing", help="Recompute activations.")
+    ] = False
+    memory: Annotated[float, typer.Option(help="Memory budget in GiB; 0: what the device has.")] = (
+        0.0
+    )
+    dp: Annotated[
+        int,
+        typer.Option(
+            help="Data-parallel ranks; run together where there are so many GPUs from --device on."
+        ),
+    ] = 1
+    ppo_n_minibatches: Annotated[int, typer.Option(help="PPO minibatches of an update.")] = 1
+    mode: Annotated[str, typer.Option(help="controller or spmd.")] = "controller"
+    packer: Annotated[str, typer.Option(help="areal or prefix-aware.")] = "areal"
+    prompts: Prompts = 0
+    samples: Samples = 0
+
+    def plan(self, **fields: Any) -> TuningPlan:
+        """The plan, with ``fields`` of its own. Raises PlanError naming what cannot be run."""
+        choices = {"dtype": Dtype, "mode": Dispatch, "packer": Packer}
+        for name, choice in choices.items():
+            given = getattr(self, name)
+            if given not in get_args(choice):
+                raise PlanError(f"{name} is {given!r}; choose {' or '.join(get_args(choice))}.")
+        plan = TuningPlan(
+            source=self.spec(),
+            model=self.model,
+            device=self.device,
+            dtype=cast(Dtype, self.dtype),
+            gradient_checkpointing=self.gradient_checkpointing,
+            memory_budget_gib=self.memory,
+            dp_size=self.dp,
+            ppo_n_minibatches=self.ppo_n_minibatches,
+            dispatch=cast(Dispatch, self.mode),
+            packer=cast(Packer, self.packer),
+            prompts_per_step=self.prompts,
+            samples_per_prompt=self.samples,
+            **fields,
+        )
+        if problems := plan.problems():
+            raise PlanError(" ".join(problems))
+        return plan
 
 
 def register(app: typer.Typer) -> None:
@@ -41,39 +84,14 @@ def register(app: typer.Typer) -> None:
 
 @row_options
 def sweep(
-    options: RowOptions,
-    model: Model = "tiny",
-    device: Device = "cpu",
-    budget: Annotated[str, typer.Option(help="Time: 90s, 10m, 1h.")] = "10m",
+    options: StepOptions,
+    budget: Budget = "10m",
     caps: Annotated[str, typer.Option(help="Caps, separated by commas; default: chosen.")] = "",
-    dtype: DtypeOption = "float32",
-    gradient_checkpointing: Checkpointing = False,
-    memory: Memory = 0.0,
-    dp: Ranks = 1,
-    ppo_n_minibatches: Minibatches = 1,
-    mode: Mode = "controller",
-    packer: PackerOption = "areal",
-    prompts: Prompts = 0,
-    samples: Samples = 0,
     as_json: Json = False,
 ) -> None:
     """Measure steps over the range of max_tokens_per_mb and pick one; known points are reused."""
     with sentences():
-        plan = _plan(
-            options,
-            model=model,
-            device=device,
-            dtype=dtype,
-            gradient_checkpointing=gradient_checkpointing,
-            memory_budget_gib=memory,
-            dp_size=dp,
-            ppo_n_minibatches=ppo_n_minibatches,
-            dispatch=mode,
-            packer=packer,
-            prompts_per_step=prompts,
-            samples_per_prompt=samples,
-            caps=_whole_numbers(caps),
-        )
+        plan = options.plan(caps=_whole_numbers(caps))
         budget_s = seconds_of(budget)
         job = _followed("sweep", options, plan, {"budget_s": budget_s}, 2 * budget_s + 600)
         event = job.last("result")
@@ -89,40 +107,15 @@ def sweep(
 
 @row_options
 def measure(
-    options: RowOptions,
+    options: StepOptions,
     cap: Annotated[int, typer.Option("--cap", help="max_tokens_per_mb.")],
-    model: Model = "tiny",
-    device: Device = "cpu",
     way: Annotated[str, typer.Option(help="tree, flat, padded, or all.")] = "tree",
-    budget: Annotated[str, typer.Option(help="Time: 90s, 10m, 1h.")] = "10m",
-    dtype: DtypeOption = "float32",
-    gradient_checkpointing: Checkpointing = False,
-    memory: Memory = 0.0,
-    dp: Ranks = 1,
-    ppo_n_minibatches: Minibatches = 1,
-    mode: Mode = "controller",
-    packer: PackerOption = "areal",
-    prompts: Prompts = 0,
-    samples: Samples = 0,
+    budget: Budget = "10m",
     as_json: Json = False,
 ) -> None:
     """Time training steps at one cap, whatever the history knows."""
     with sentences():
-        plan = _plan(
-            options,
-            max_tokens_per_mb=cap,
-            model=model,
-            device=device,
-            dtype=dtype,
-            gradient_checkpointing=gradient_checkpointing,
-            memory_budget_gib=memory,
-            dp_size=dp,
-            ppo_n_minibatches=ppo_n_minibatches,
-            dispatch=mode,
-            packer=packer,
-            prompts_per_step=prompts,
-            samples_per_prompt=samples,
-        )
+        plan = options.plan(max_tokens_per_mb=cap)
         budget_s = seconds_of(budget)
         arguments = {"budget_s": budget_s, "mode": way}
         job = _followed("measure", options, plan, arguments, 2 * budget_s + 600)
@@ -133,7 +126,8 @@ def measure(
         for point in points:
             mode_name = str(point["question"]["mode"])
             seconds = f"{point['step_s']:.3f} s a step" if point["step_s"] else ""
-            words = [mode_name, point["outcome"], seconds, point["message"]]
+            logp = f"{point['logp_s']:.3f} s compute_logp" if point["logp_s"] else ""
+            words = [mode_name, point["outcome"], seconds, logp, point["message"], *point["notes"]]
             typer.echo(" · ".join(str(word) for word in words if word))
 
 
@@ -156,18 +150,6 @@ def _whole_numbers(text: str) -> tuple[int, ...]:
         raise ValueError(f"--caps {text}: write whole numbers, such as 4096,8192") from None
 
 
-def _plan(options: RowOptions, **fields: Any) -> TuningPlan:
-    """Raises PlanError naming what keeps it from being run."""
-    choices = {"dtype": Dtype, "dispatch": Dispatch, "packer": Packer}
-    for name, choice in choices.items():
-        if fields[name] not in get_args(choice):
-            raise PlanError(f"{name} is {fields[name]!r}; choose {' or '.join(get_args(choice))}.")
-    plan = TuningPlan(source=options.spec(), **fields)
-    if problems := plan.problems():
-        raise PlanError(" ".join(problems))
-    return plan
-
-
 def _followed(
     kind: str,
     options: RowOptions,
@@ -176,6 +158,7 @@ def _followed(
     timeout_s: float,
 ) -> JobView:
     """Run a job to its end, its progress on standard error; Ctrl-C stops it."""
+    from tuning.batches import other_batches
     from tuning.jobs import Jobs
     from tuning.workbench import batch_rows
 
@@ -185,7 +168,9 @@ def _followed(
         raise ValueError("there are no rows in this batch")
     jobs = Jobs()
     longest = min(everything.longest, plan.max_new_tokens or everything.longest)
-    job = jobs.start(kind, plan, rows, {"longest_row": longest} | dict(arguments), timeout_s)
+    others = other_batches(everything, plan) if kind == "sweep" else []
+    given = {"longest_row": longest} | dict(arguments)
+    job = jobs.start(kind, plan, rows, given, timeout_s, others)
     said = ""
     try:
         while (view := jobs.view(job)).active:
@@ -204,18 +189,26 @@ def _followed(
 def _table(result: Mapping[str, Any]) -> None:
     """The sweep as lines for a terminal."""
     typer.echo(f"{result['model']} on {result['machine']}")
-    typer.echo(f"{'cap':>10} {'trees':>7} {'ratio':>7} {'paid':>7} {'step':>10}  kind")
+    several = result["n_batches"] > 1
+    worst = f" {'worst':>7} {'worst':>7}" if several else ""
+    typer.echo(
+        f"{'cap':>10} {'trees':>7} {'ratio':>7} {'paid':>7}{worst} {'step':>10} "
+        f"{'compute_logp':>12}  kind"
+    )
+    if several:
+        typer.echo(f"{'':>34} {'trees':>7} {'paid':>7}")
     rows = [("", one) for one in result["points"]]
     rows += [(name, one) for name, one in result["baselines"].items() if one]
     for name, one in rows:
-        paid = one["padded_token_ratio"]
-        step = f"{one['step_s']:.3f} s" if one["step_s"] else "-"
+        worst = ""
+        if several:
+            worst = f" {_cell(one['worst_n_trees'], ',')} {_cell(one['worst_padded_token_ratio'])}"
         kind = one["step_kind"] or ("does not fit" if one["fits"] is False else "not measured")
         known = f" (known from {one['known_from']})" if one["known_from"] else ""
         typer.echo(
             f"{name or format(one['max_tokens_per_mb'], ','):>10} {one['n_trees']:>7,} "
-            f"{one['tree_token_ratio']:>7.3f} {paid if paid is None else format(paid, '.3f'):>7} "
-            f"{step:>10}  {kind}{known}"
+            f"{one['tree_token_ratio']:>7.3f} {_cell(one['padded_token_ratio'])}{worst} "
+            f"{_seconds(one['step_s']):>10} {_seconds(one['logp_s']):>12}  {kind}{known}"
         )
     if result["holdout_error"] is not None:
         typer.echo(f"cost model: {result['holdout_error']:.1%} median error on points left out")
@@ -226,3 +219,11 @@ def _table(result: Mapping[str, Any]) -> None:
                 typer.echo(line)
     for note in result["notes"]:
         typer.echo(note)
+
+
+def _cell(value: float | None, style: str = ".3f") -> str:
+    return f"{'-' if value is None else format(value, style):>7}"
+
+
+def _seconds(value: float | None) -> str:
+    return f"{value:.3f} s" if value else "-"

@@ -1,4 +1,4 @@
-"""Plotly figures: data in, figure out; the pages and the report draw the same ones.
+"""Figures: data in, figure out; the pages and the report draw the same ones.
 
 Notable:
 - no figure holds more than 300 hierarchical marks or 300 KB; what is larger is aggregated first

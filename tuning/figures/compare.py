@@ -58,7 +58,7 @@ def caps_compared(
     names: Sequence[str],
     span: tuple[int, int],
 ) -> go.Figure:
-    """Trees, tree_token_ratio and tokens computed over the cap, one above the other.
+    """Trees, tree_token_ratio and paid tokens over the cap, one above the other.
 
     curves: of A and B, by cap; now: the cap of each, marked; span: the caps that the axis holds
     """
@@ -68,7 +68,7 @@ def caps_compared(
     rows: tuple[tuple[str, str, Callable[[int, Packed], float]], ...] = (
         ("trees, all ranks", ",d", lambda cap, one: one.paid_tokens // cap),
         ("tree_token_ratio", ".3f", lambda _, one: one.tree_token_ratio),
-        ("computed ÷ tokens", ".3f", lambda _, one: one.padded_token_ratio),
+        ("paid ÷ original", ".3f", lambda _, one: one.padded_token_ratio),
     )
     for (label, color, dash, symbol), curve, cap_now, name in zip(
         _LOOKS, curves, now, names, strict=True
@@ -113,32 +113,28 @@ def caps_compared(
 
 
 def steps_compared(
-    sides: Sequence[Side], names: Sequence[str], span: tuple[int, int], same_rows: bool
+    sides: Sequence[Side], span: tuple[int, int], same_rows: bool, height: int
 ) -> go.Figure:
     """The step with trees over the cap; over other rows, tokens a second instead of seconds."""
     figure = go.Figure()
-    for look, side, name in zip(_LOOKS, sides, names, strict=True):
-        label = look[0]
+    for look, side in zip(_LOOKS, sides, strict=True):
         tokens = 0 if same_rows else side.value(TOKENS) or 0
         for kind in ("measured", "estimated"):
-            chosen = [
-                one for one in side.steps if one.mode == "tree" and one.kind == kind and one.seconds
-            ]
+            chosen = [s for s in side.steps if s.mode == "tree" and s.kind == kind and s.seconds]
             if chosen and (same_rows or tokens):
-                title = f"{label} {kind}: {escaped(name, _NAME_WIDTH)}"
-                _steps(figure, chosen, tokens, title, kind, look)
+                _steps(figure, chosen, tokens, kind, look)
     cap_axis(figure, *span)
     _spanned(figure, span)
     title = "seconds a step" if same_rows else "original tokens a second"
-    figure.update_yaxes(title=title, rangemode="tozero")
-    return styled(figure, 290)
+    top = max((y for trace in figure.data for y in trace.y), default=1.0)
+    figure.update_yaxes(title=title, range=[0, 1.15 * top])
+    return styled(figure, height)
 
 
 def _steps(
     figure: go.Figure,
     steps: Sequence[StepAt],
     tokens: float,
-    title: str,
     kind: str,
     look: tuple[str, str, str, str],
 ) -> None:
@@ -157,14 +153,14 @@ def _steps(
     figure.add_scatter(
         x=[one.max_tokens_per_mb for one in steps],
         y=middle,
-        name=title,
+        name=f"{label} {kind}",
         mode="markers" if measured else "lines+markers",
         line={"color": color, "dash": dash, "width": 1},
         marker={
             "color": color,
             "size": 10 if measured else 7,
             "symbol": symbol if measured else f"{symbol}-open",
-            "line": {"width": 1.5},
+            "line": {"width": 0 if measured else 1.5},
         },
         error_y={
             "array": [high - y for (_, high), y in zip(ends, middle, strict=True)],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -67,6 +68,14 @@ def cap_axis(figure: go.Figure, low: int, high: int) -> None:
         tickvals=ticks,
         ticktext=[f"{t:,}" for t in ticks],
     )
+
+
+def saved_as(name: str) -> dict[str, Any]:
+    """Plotly's settings of a chart that its mode bar saves as ``espalier-NAME.png``, for print.
+
+    The bar has one picture button with one format (plotly.js 4); figures of the report are SVG.
+    """
+    return {"toImageButtonOptions": {"filename": f"espalier-{name}", "format": "png", "scale": 2}}
 
 
 def escaped(text: str, width: int = 120) -> str:

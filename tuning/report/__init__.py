@@ -7,7 +7,16 @@ Notable:
 - text of the dataset is shown only where asked for; whatever comes from data is escaped
 """
 
-from tuning.report.page import render_report, write_figures
-from tuning.report.tables import Table, tables_of, write_tables
+from tuning.report.files import figures_of, write_figures, write_tables, zipped
+from tuning.report.page import render_report
+from tuning.report.tables import Table, tables_of
 
-__all__ = ["Table", "render_report", "tables_of", "write_figures", "write_tables"]
+__all__ = [
+    "Table",
+    "figures_of",
+    "render_report",
+    "tables_of",
+    "write_figures",
+    "write_tables",
+    "zipped",
+]

@@ -6,10 +6,9 @@ from pathlib import Path
 from string import Template
 
 from tuning.commands import rows_argument
-from tuning.report import sections
+from tuning.report import sections, texts
 from tuning.report.config import config_section, doctor_section
 from tuning.report.escape import esc
-from tuning.report.svg import standalone
 from tuning.workspace import Workspace
 
 _TEMPLATE = Path(__file__).with_name("template.html")
@@ -19,8 +18,8 @@ def render_report(workspace: Workspace, user_config: str = "", with_text: bool =
     """HTML that opens anywhere, offline.
 
     user_config: an AReaL config as text, for the doctor; by default it looks at the exported one
-    with_text:   show text of the dataset where sharing breaks; raises WorkspaceError where the
-                 rows cannot be read as text
+    with_text:   show how rows begin, and the text where sharing breaks; raises WorkspaceError
+                 where the rows cannot be read as text
     """
     if with_text:
         workspace = workspace.with_text()
@@ -33,7 +32,8 @@ def render_report(workspace: Workspace, user_config: str = "", with_text: bool =
         sections.the_pick(workspace),
         sections.before_after(workspace),
         sections.memory(workspace),
-        sections.breaks(workspace, with_text),
+        sections.breaks(workspace, texts.breaks_text(workspace) if with_text else ""),
+        texts.samples(workspace) if with_text else "",
         sections.evidence(workspace),
         config,
         doctor_section(workspace, user_config, whole),
@@ -44,22 +44,7 @@ def render_report(workspace: Workspace, user_config: str = "", with_text: bool =
         subtitle += f" · rows {workspace.fingerprint}"
     return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         title=esc(f"max_tokens_per_mb for {rows_argument(workspace.plan.source)}"),
+        tags="".join(f' <span class="tag">{esc(tag)}</span>' for tag in workspace.tags),
         subtitle=esc(subtitle),
         body="\n".join(part for part in body if part),
     )
-
-
-def write_figures(workspace: Workspace, folder: Path) -> list[Path]:
-    """Each figure that there is as an SVG file of its own."""
-    folder.mkdir(parents=True, exist_ok=True)
-    drawn = {
-        "sweep": sections.sweep_figure(workspace),
-        "before_after": sections.before_after_figure(workspace),
-    }
-    paths = []
-    for name, svg in drawn.items():
-        if svg:
-            path = folder / f"{name}.svg"
-            path.write_text(standalone(svg), encoding="utf-8")
-            paths.append(path)
-    return paths

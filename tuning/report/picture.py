@@ -1,62 +1,55 @@
-"""Before and after as SVG: the same lines as ``figures.before_after``, without plotly."""
+"""Before and after as SVG: the bars of ``figures.before_after``, for a page without script."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tuning.batch_picture import BatchPicture, Panel
+from tuning.batch_picture import BatchPicture
+from tuning.figures.before_after import Bar, bars
 from tuning.points import Mode
 from tuning.report import svg
 
-_PARTS = (
-    ("first", "blue flat", "computed once"),
-    ("again", "orange flat", "the same prefix, computed again"),
-    ("padding", "pad", "padding and waiting"),
-)
-_TOP, _HEIGHT, _GAP = 66, 300, 18
+_PARTS = {
+    "first": ("blue flat", "computed once"),
+    "again": ("orange flat", "the same prefix, computed again"),
+    "padding": ("pad", "padding and waiting"),
+}
+_WORDS, _HEIGHT, _GAP = 40, 64, 22
+_SEAM = 0.6  # between slices, where there is room for it
 
 
 def before_after_svg(picture: BatchPicture, steps: Mapping[Mode, str]) -> str:
-    """Panels side by side, both axes of one scale: equal areas are equal work."""
-    panels = picture.panels
-    column = (svg.WIDTH - _GAP * (len(panels) - 1)) / max(len(panels), 1)
-    widest = max((_width(panel) for panel in panels), default=1.0) or 1.0
-    tallest = max((panel.lines for panel in panels), default=1)
+    """A bar a mode, one below the other, to one scale: equal areas are equal tokens."""
     body: list[str] = []
-    for at, panel in enumerate(panels):
-        left = at * (column + _GAP)
-        ratio = panel.tokens / max(picture.original_tokens, 1)
-        body += [
-            svg.text(left, 14, panel.title),
-            svg.text(left, 32, f"{panel.tokens:,} tokens computed ({ratio:.2f} ×)", "dim"),
-            svg.text(left, 50, f"step: {steps.get(panel.mode, 'not measured')}", "dim"),
-            svg.line(left, _TOP - 6, left + column, _TOP - 6, "grid"),
-        ]
-        body += _bands(panel, left, column / widest, _HEIGHT / tallest)
-    foot = _TOP + _HEIGHT + 26
+    top = 0.0
+    for bar in bars(picture):
+        body += _bar(bar, top, picture.original_tokens, steps)
+        top += _WORDS + _HEIGHT + _GAP
+    foot = top + 10
     x = 0.0
-    for _, css, label in _PARTS:
+    for css, label in _PARTS.values():
         body += [svg.rect(x, foot - 10, 12, 12, css), svg.text(x + 18, foot, label, "dim")]
         x += 34 + 7 * len(label)
-    described = "; ".join(f"{p.title}, {p.tokens:,} tokens computed" for p in panels)
+    described = "; ".join(f"{p.title}, {p.tokens:,} tokens computed" for p in picture.panels)
     return svg.figure(body, foot + 8, f"The same batch, to scale. {described}")
 
 
-def _bands(panel: Panel, left: float, per_token: float, per_line: float) -> list[str]:
-    body, top = [], float(_TOP)
-    for band in panel.bands:
-        height = band.lines * per_line
-        x = left
-        for name, css, label in _PARTS:
-            tokens = getattr(band, name)
-            if tokens:
-                title = f"{tokens:,.0f} tokens a line, {label} ({band.lines:,} lines)"
-                thick = height * 0.9 if height > 3 else height
-                body.append(svg.rect(x, top, tokens * per_token, thick, css, title))
-            x += tokens * per_token
-        top += height
+def _bar(bar: Bar, top: float, original_tokens: int, steps: Mapping[Mode, str]) -> list[str]:
+    panel = bar.panel
+    ratio = panel.tokens / max(original_tokens, 1)
+    said = f"{panel.tokens:,} tokens computed ({ratio:.2f} ×)"
+    step = f"step: {steps.get(panel.mode, 'not measured')}"
+    body = [
+        svg.text(0, top + 14, panel.title),
+        svg.text(0, top + 32, f"{said} · {step}", "dim"),
+    ]
+    for mark in bar.marks:
+        css, label = _PARTS[mark.part]
+        title = f"{mark.tokens:,.0f} tokens a line, {label} ({mark.lines:,} lines)"
+        width = mark.width * svg.WIDTH
+        seam = _SEAM if width > 4 * _SEAM else 0.0
+        at = top + _WORDS + mark.top * _HEIGHT
+        body.append(
+            svg.rect(mark.left * svg.WIDTH, at, width - seam, mark.height * _HEIGHT, css, title)
+        )
     return body
-
-
-def _width(panel: Panel) -> float:
-    return max((b.first + b.again + b.padding for b in panel.bands), default=1.0)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from packing.divergence import Divergence, find_divergences
-from packing.prefixes import PrefixOrder
-from packing.rows import Rows
 from tuning.commands import command_line, rows_argument
 from tuning.report import tables
 from tuning.report.chart import sweep_svg
-from tuning.report.escape import esc
 from tuning.report.markup import bullets, code, paragraph, section, strip, table
 from tuning.report.picture import before_after_svg
 from tuning.report.steps import MODES, candidates, seconds, step_of
 from tuning.report.tables import Cell
 from tuning.workspace import Workspace
 
-_TEXT = 400
-_BREAKS_SHOWN = 5
+_TAGS = {
+    "synthetic": "These rows are synthetic: a seeded program of Espalier wrote them, no model did.",
+    "simulated": "Samples of these prompts are simulated: their lengths are drawn, their tokens "
+    "made up.",
+}
 
 
 def key_figures(workspace: Workspace) -> str:
@@ -81,7 +80,16 @@ def verdict(workspace: Workspace) -> str:
         )
     if pick is None:
         return paragraph("Nothing is picked: no candidate has a time.", "verdict against")
-    return paragraph(pick.reason, "verdict" if pick.mode == "tree" else "verdict against")
+    if pick.mode != "tree":
+        return paragraph(pick.reason, "verdict against")
+    cap = workspace.plan.max_tokens_per_mb
+    other = (
+        f"The sweep's pick is not what the plan has: counted figures and the config below are of "
+        f"max_tokens_per_mb {cap:,}."
+        if cap != pick.max_tokens_per_mb
+        else ""
+    )
+    return paragraph(pick.reason, "verdict") + (paragraph(other) if other else "")
 
 
 def the_pick(workspace: Workspace) -> str:
@@ -132,7 +140,8 @@ def _how_sure(workspace: Workspace) -> str:
 
 def data(workspace: Workspace) -> str:
     notes = workspace.provenance.notes if workspace.provenance else ()
-    parts = [table(tables.data_table(workspace)), bullets(notes)]
+    parts = [paragraph(_TAGS[tag]) for tag in workspace.tags if tag in _TAGS]
+    parts += [table(tables.data_table(workspace)), bullets(notes)]
     if workspace.batch is not None and workspace.batch.refused:
         parts.append(paragraph(f"AReaL refuses this batch: {workspace.batch.refused}"))
     parts.append(table(tables.packing_table(workspace)))
@@ -186,41 +195,16 @@ def memory(workspace: Workspace) -> str:
     return section("Memory", bullets(parts), note)
 
 
-def breaks(workspace: Workspace, with_text: bool) -> str:
+def breaks(workspace: Workspace, text: str = "") -> str:
+    """Where rows almost share; ``text`` is markup that shows the places."""
     found = tables.breaks_table(workspace)
     if not found.rows:
         return ""
-    parts = [
-        paragraph(
-            "Rows part at these places although the same tokens follow. The ratios are those of "
-            "AReaL's packer at this cap, rows in file order: as it is, and if they did not part."
-        ),
-        table(found),
-    ]
-    if with_text and workspace.rows is not None:
-        order = PrefixOrder.of(workspace.rows)
-        cap = workspace.plan.max_tokens_per_mb
-        for one in find_divergences(workspace.rows, order, cap)[:_BREAKS_SHOWN]:
-            parts.append(_break_text(workspace.rows, one))
-    return section("Where sharing breaks", *parts)
-
-
-def _break_text(rows: Rows, one: Divergence) -> str:
-    pieces = "".join(
-        f'<li><span class="piece">{esc(_shown(rows, piece)) or "(nothing)"}</span></li>'
-        for piece in one.pieces
+    said = paragraph(
+        "Rows part at these places although the same tokens follow. The ratios are those of "
+        "AReaL's packer at this cap, rows in file order: as it is, and if they did not part."
     )
-    return (
-        f"<h3>After {one.position:,} tokens</h3>"
-        f'<p>… <span class="piece">{esc(_shown(rows, one.before))}</span> then one of</p>'
-        f"<ul>{pieces}</ul>"
-        f'<p>and in all of them <span class="piece">{esc(_shown(rows, one.after))}</span> …</p>'
-    )
-
-
-def _shown(rows: Rows, ids: tuple[int, ...]) -> str:
-    text = rows.text(ids)
-    return text if len(text) <= _TEXT else text[: _TEXT - 1] + "…"
+    return section("Where sharing breaks", said, table(found), text)
 
 
 def evidence(workspace: Workspace) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from tuning.report.escape import esc
@@ -74,6 +75,12 @@ def figure(body: Sequence[str], height: float, label: str) -> str:
     )
 
 
-def standalone(svg: str) -> str:
-    """The same as a file of its own."""
-    return svg.replace(">", f"><style>{STYLE}</style>", 1)
+def standalone(svg: str, caption: str = "") -> str:
+    """The same as a file of its own: with its size, its colours, and where its figures are from."""
+    found = re.search(rf'viewBox="0 0 {WIDTH} (\d+)"', svg)
+    assert found is not None
+    below = int(found[1]) + (20 if caption else 0)
+    foot = text(0, below - 6, caption, "dim") if caption else ""
+    size = f'width="{WIDTH}" height="{below}" viewBox="0 0 {WIDTH} {below}"'
+    head, body = svg.replace(found[0], size, 1).split(">", 1)
+    return f"{head}><style>{STYLE}</style>{body.removesuffix('</svg>')}{foot}</svg>"

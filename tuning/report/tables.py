@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tuning.commands import rows_argument
 from tuning.points import Point
@@ -61,39 +59,9 @@ def tables_of(workspace: Workspace) -> tuple[Table, ...]:
     return tuple(table for table in made if table.rows)
 
 
-def write_tables(workspace: Workspace, folder: Path) -> list[Path]:
-    """One CSV a table, UTF-8; a column of figures is followed by how each is known."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for table in tables_of(workspace):
-        path = folder / f"{table.name}.csv"
-        with path.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows(_csv_rows(table))
-        paths.append(path)
-    return paths
-
-
-def _csv_rows(table: Table) -> list[list[str | int | float | None]]:
-    with_kind = [any(row[at].kind for row in table.rows) for at in range(len(table.columns))]
-    head: list[str | int | float | None] = []
-    for name, kind in zip(table.columns, with_kind, strict=True):
-        head += [name, f"{name}, known as"] if kind else [name]
-    out = [head]
-    for row in table.rows:
-        line: list[str | int | float | None] = []
-        for cell, kind in zip(row, with_kind, strict=True):
-            line += [_harmless(cell.value), cell.kind] if kind else [_harmless(cell.value)]
-        out.append(line)
-    return out
-
-
-def _harmless(value: str | int | float | None) -> str | int | float | None:
-    """Spreadsheets run text that begins like a formula; an apostrophe keeps it text."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
-
-
 def data_table(workspace: Workspace) -> Table:
     rows: list[tuple[str, Cell]] = [("source", Cell(rows_argument(workspace.plan.source)))]
+    rows += [("kind of rows", Cell(tag)) for tag in workspace.tags]
     known = workspace.provenance
     if known is not None:
         rows += [

@@ -1,0 +1,101 @@
+"""The report's figures and tables as files: SVG, PNG and CSV, in a folder or a zip."""
+
+from __future__ import annotations
+
+import csv
+import io
+import zipfile
+from pathlib import Path
+
+from tuning.commands import rows_argument
+from tuning.report import sections
+from tuning.report.svg import standalone
+from tuning.report.tables import Table, tables_of
+from tuning.workspace import Workspace
+
+_PNG_ZOOM = 2.0
+
+
+def figures_of(workspace: Workspace) -> dict[str, str]:
+    """Each figure that there is, by name, as SVG that says where its numbers are from."""
+    drawn = {
+        "sweep": sections.sweep_figure(workspace),
+        "before_after": sections.before_after_figure(workspace),
+    }
+    tags = f" ({', '.join(workspace.tags)})" if workspace.tags else ""
+    caption = f"{rows_argument(workspace.plan.source)}{tags} · plan {workspace.plan.key}"
+    return {name: standalone(svg, caption) for name, svg in drawn.items() if svg}
+
+
+def csv_text(table: Table) -> str:
+    """A table as CSV; a column of figures is followed by how each is known."""
+    out = io.StringIO()
+    csv.writer(out).writerows(_lines(table))
+    return out.getvalue()
+
+
+def png_of(svg: str) -> bytes:
+    """A figure as a picture of twice its size in pixels, sharp on a slide."""
+    import resvg_py  # here: a box that only measures need not have it
+
+    return resvg_py.svg_to_bytes(svg_string=svg, zoom=_PNG_ZOOM)
+
+
+def write_figures(workspace: Workspace, folder: Path) -> list[Path]:
+    """One SVG and one PNG file a figure."""
+    return _written(folder, _figure_files(workspace))
+
+
+def write_tables(workspace: Workspace, folder: Path) -> list[Path]:
+    """One CSV file a table, UTF-8."""
+    return _written(folder, _table_files(workspace))
+
+
+def zipped(workspace: Workspace) -> bytes:
+    """All figures and tables in one zip."""
+    files = _figure_files(workspace) | _table_files(workspace)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in files.items():
+            file.writestr(name, content)
+    return out.getvalue()
+
+
+def _figure_files(workspace: Workspace) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    for name, svg in figures_of(workspace).items():
+        files |= {f"{name}.svg": svg.encode(), f"{name}.png": png_of(svg)}
+    return files
+
+
+def _table_files(workspace: Workspace) -> dict[str, bytes]:
+    return {f"{one.name}.csv": csv_text(one).encode() for one in tables_of(workspace)}
+
+
+def _written(folder: Path, files: dict[str, bytes]) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, content in files.items():
+        path = folder / name
+        path.write_bytes(content)
+        paths.append(path)
+    return paths
+
+
+def _lines(table: Table) -> list[list[str | int | float | None]]:
+    with_kind = [any(row[at].kind for row in table.rows) for at in range(len(table.columns))]
+    head: list[str | int | float | None] = []
+    for name, kind in zip(table.columns, with_kind, strict=True):
+        head += [name, f"{name}, known as"] if kind else [name]
+    out = [head]
+    for row in table.rows:
+        line: list[str | int | float | None] = []
+        for cell, kind in zip(row, with_kind, strict=True):
+            line += [_harmless(cell.value), cell.kind] if kind else [_harmless(cell.value)]
+        out.append(line)
+    return out
+
+
+def _harmless(value: str | int | float | None) -> str | int | float | None:
+    """Spreadsheets run text that begins like a formula; an apostrophe keeps it text."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
