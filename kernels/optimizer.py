@@ -1,7 +1,13 @@
-"""AdamW over the model's own parameters, or over wider master copies of them."""
+"""AdamW over the model's own parameters, or over wider master copies of them.
+
+Notable:
+- master copies take their step a few parameters at a time, no more at once than the largest
+  parameter has: so many gradients exist twice, once in each dtype, and never all of them
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import torch
@@ -35,8 +41,10 @@ def _torch_adamw(parameters: list[nn.Parameter], lr: float) -> torch.optim.AdamW
 class _MasterAdamW:
     def __init__(self, parameters: list[nn.Parameter], lr: float, dtype: torch.dtype) -> None:
         self._parameters = parameters
-        self._masters = [nn.Parameter(p.detach().to(dtype)) for p in parameters]
-        self._adamw = _torch_adamw(self._masters, lr)
+        self._parts = []
+        for part in _parts(parameters):
+            masters = [nn.Parameter(p.detach().to(dtype)) for p in part]
+            self._parts.append((part, masters, _torch_adamw(masters, lr)))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         for parameter in self._parameters:
@@ -47,10 +55,26 @@ class _MasterAdamW:
 
     @torch.no_grad()
     def step(self) -> None:
-        for parameter, master in zip(self._parameters, self._masters, strict=True):
-            grad = parameter.grad
-            master.grad = None if grad is None else grad.to(master.dtype)
-        self._adamw.step()
-        self._adamw.zero_grad(set_to_none=True)
-        for parameter, master in zip(self._parameters, self._masters, strict=True):
-            parameter.copy_(master)
+        for parameters, masters, optimizer in self._parts:
+            for parameter, master in zip(parameters, masters, strict=True):
+                grad = parameter.grad
+                master.grad = None if grad is None else grad.to(master.dtype)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            for parameter, master in zip(parameters, masters, strict=True):
+                parameter.copy_(master)
+
+
+def _parts(parameters: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+    """Neighbours, in parts of at most as many elements as the largest parameter has."""
+    most = max((p.numel() for p in parameters), default=0)
+    part: list[nn.Parameter] = []
+    held = 0
+    for parameter in parameters:
+        if part and held + parameter.numel() > most:
+            yield part
+            part, held = [], 0
+        part.append(parameter)
+        held += parameter.numel()
+    if part:
+        yield part

@@ -28,6 +28,9 @@ from packing.rows import Rows
 
 Floats = npt.NDArray[np.float32]
 
+_LONG_S = 20.0
+_MOST_REPEATS = 5
+
 
 class StepOutOfMemory(RuntimeError):
     """Memory ran out; ``phase`` and ``micro_batch`` (from 0) say where."""
@@ -156,7 +159,7 @@ def train_step(
         optimizer.zero_grad(set_to_none=True)
         loss, results = accumulate_gradients(model, batches, data, options)
         clock = PhaseClock(device)
-        with _memory_watch("the optimizer", len(batches) - 1), clock.phase("optimizer"):
+        with out_of_memory_at("the optimizer", len(batches) - 1), clock.phase("optimizer"):
             optimizer.step()
         synchronize(device)
     return StepResult(loss, results, clock.seconds()["optimizer"], wall.seconds()["total"])
@@ -189,6 +192,15 @@ def compute_logp(
     return LogpResult(logp, tuple(result() for result in runs), wall.seconds()["total"])
 
 
+def repeats_within(once_s: float, repeat_s: float) -> int:
+    """How often what took ``once_s`` seconds is timed in ``repeat_s``.
+
+    At most five times, at least twice, or once where it takes more than 20 s.
+    """
+    least = 1 if once_s > _LONG_S else 2
+    return int(np.clip(repeat_s / max(once_s, 1e-9) - 0.5, least, _MOST_REPEATS))
+
+
 class _Run:
     """One micro-batch under way: its phases timed, its memory watched."""
 
@@ -209,7 +221,7 @@ class _Run:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        with _memory_watch(name, self._number), self._clock.phase(name):
+        with out_of_memory_at(name, self._number), self._clock.phase(name):
             yield
 
     def forward(self) -> Tensor:
@@ -255,7 +267,7 @@ class _Run:
 
 
 @contextmanager
-def _memory_watch(phase: str, micro_batch: int) -> Iterator[None]:
+def out_of_memory_at(phase: str, micro_batch: int) -> Iterator[None]:
     """Out of memory in any of its forms, with the place where it happened."""
     try:
         yield

@@ -78,6 +78,7 @@ def table(entries: Sequence[Entry]) -> list[dict[str, Any]]:
             "p20_s": point.p20_s,
             "p80_s": point.p80_s,
             "repeats": point.repeats,
+            "logp_s": point.logp_s,
             "tokens_per_s": point.tokens_per_s,
             "n_trees": point.n_trees,
             "original_tokens": point.original_tokens,

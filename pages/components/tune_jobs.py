@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import streamlit as st
 
+from packing.rows import Rows
 from pages import state
 from pages.components.tune_parts import draw_result
+from tuning.batches import other_batches
 from tuning.jobs import Jobs, JobView
 from tuning.sweep_result import question_of
 from tuning.workbench import Workbench
@@ -27,8 +29,11 @@ def current(bench: Workbench) -> JobView | None:
     return jobs().newest("sweep", data=bench.rows.fingerprint, question=question)
 
 
-def start(bench: Workbench, longest_row: int) -> None:
-    """Start a sweep; what an earlier one measured is taken from the history."""
+def start(bench: Workbench, longest_row: int, rows: Rows) -> None:
+    """Start a sweep; what an earlier one measured is taken from the history.
+
+    rows: all the data, for the batches that come after the one of ``bench``
+    """
     plan = state.plan()
     budget_s = 60.0 * float(st.session_state.get(BUDGET, 10))
     arguments = {
@@ -37,7 +42,8 @@ def start(bench: Workbench, longest_row: int) -> None:
         "data": bench.rows.fingerprint,
         "question": question_of(plan),
     }
-    jobs().start("sweep", plan, bench.rows, arguments, timeout_s=2 * budget_s + 600)
+    others = other_batches(rows, plan)
+    jobs().start("sweep", plan, bench.rows, arguments, 2 * budget_s + 600, others)
 
 
 def stop(job: str) -> None:

@@ -53,14 +53,15 @@ def draw(bench: Workbench, job: JobView | None) -> None:
         st.warning(sentence, icon=":material/block:")
     again = job is not None and job.state in ("cancelled", "died", "failed")
     with st.container(horizontal=True):
-        longest = data.loaded().rows.longest
+        rows = data.loaded().rows
+        longest = min(rows.longest, state.plan().max_new_tokens or rows.longest)
         st.button(
             "Resume" if again else "Start" if job is None else "Measure again what is missing",
             type="primary" if job is None or again else "secondary",
             icon=":material/play_arrow:",
             disabled=running or bool(problems),
             on_click=tune_jobs.start,
-            args=(bench, min(longest, state.plan().max_new_tokens or longest)),
+            args=(bench, longest, rows),
             key="start_sweep",
         )
         if job is not None and running:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,23 @@ import pytest
 import torch
 from torch.distributed.tensor import DTensor
 
-from kernels.distributed import Job, JobError, process_group, rank_batches, shard
+from kernels.distributed import process_group, shard
 from kernels.model import build_model
 from kernels.presets import PRESETS
+from kernels.rank_job import Job, Piece, Pieces, RankBatches, save_rows
 from kernels.step import StepData, accumulate_gradients
 from packing.rows import Rows
 from tests.kernels.layouts import awkward_rows
 
 ROOT = Path(__file__).resolve().parents[2]
-RANKS = [[[0, 9, 3], [1, 2, 4, 8]], [[5, 6, 7]]]  # the second rank runs a dummy tree
+UPDATES: tuple[Pieces, ...] = (  # in the first update the second rank runs a dummy tree
+    ((Piece((0, 9, 3), 64), Piece((1, 2), 64)), (Piece((5, 6, 7), 64), Piece((), 64))),
+    ((Piece((4, 8), 64),), (Piece((10,), 64),)),
+)
+LOGP: Pieces = (
+    (Piece((0, 9, 3, 1, 2), 64), Piece((4, 8), 64)),
+    (Piece((5, 6, 7), 64), Piece((10,), 64)),
+)
 CASES = {  # name: (head tied to the embedding, gradient checkpointing)
     "tied": (True, False),
     "untied, checkpointed": (False, True),
@@ -32,25 +41,16 @@ CASES = {  # name: (head tied to the embedding, gradient checkpointing)
 def write_job(folder: Path, **changes: Any) -> Path:
     rows = awkward_rows()
     rng = np.random.default_rng(3)
-    np.savez(
-        folder / "rows.npz",
-        tokens=rows.tokens,
-        offsets=rows.offsets,
-        loss_mask=rng.integers(0, 2, rows.n_tokens).astype(np.uint8),
-        old_logp=rng.normal(-7, 0.2, rows.n_tokens).astype(np.float32),
-        advantages=rng.normal(size=rows.n_tokens).astype(np.float32),
-    )
+    mask = rng.integers(0, 2, rows.n_tokens).astype(np.uint8)
+    rows = Rows(rows.tokens, rows.offsets, rows.group, mask)
+    old_logp = rng.normal(-7, 0.2, rows.n_tokens).astype(np.float32)
+    advantages = rng.normal(size=rows.n_tokens).astype(np.float32)
+    save_rows(folder / "rows.npz", rows, old_logp, advantages)
     for name, (tied, _) in CASES.items():
         config = PRESETS["tiny"] | {"tie_word_embeddings": tied}
         (folder / f"{name}.json").write_text(json.dumps(config))
-    job = {
-        "model": str(folder / "tied.json"),
-        "rows": "rows.npz",
-        "micro_batches": RANKS,
-        "max_tokens_per_mb": 64,
-        "repeats": 2,
-    }
-    (folder / "job.json").write_text(json.dumps(job | changes))
+    job = Job(str(folder / "tied.json"), "rows.npz", UPDATES, LOGP, repeats=2)
+    replace(job, **changes).write(folder / "job.json")
     return folder / "job.json"
 
 
@@ -81,11 +81,11 @@ def save_rank_gradients(path: Path) -> None:
     job = Job.read(path)
     rows, data = step_data(job)
     with process_group("cpu") as mesh:
-        batches = rank_batches(job, rows, mesh.get_rank())
+        own = RankBatches.of(job, rows, mesh.get_rank(), vocabulary=1024)
         for name in CASES:
             model = case_model(path, name)
             shard(model, mesh, "float32")
-            accumulate_gradients(model, batches, data)
+            accumulate_gradients(model, [b for update in own.updates for b in update], data)
             gradients = {}
             for parameter, value in model.named_parameters():
                 assert isinstance(value.grad, DTensor)
@@ -102,8 +102,9 @@ def test_gradients_of_two_ranks_are_those_of_one_process_over_the_whole_batch(
     assert done.returncode == 0, done.stderr
     job = Job.read(path)
     rows, data = step_data(job)
-    everything = [batch for rank in range(2) for batch in rank_batches(job, rows, rank)]
-    assert [len(batch.layout.rows) for batch in everything] == [3, 4, 3, 0]
+    ranks = [RankBatches.of(job, rows, rank, vocabulary=1024) for rank in range(2)]
+    everything = [batch for own in ranks for update in own.updates for batch in update]
+    assert [len(batch.layout.rows) for batch in everything] == [3, 2, 2, 3, 0, 1]
     for name in CASES:
         model = case_model(path, name)
         accumulate_gradients(model, everything, data)
@@ -121,43 +122,25 @@ def test_the_command_times_every_rank_and_sums_the_loss(tmp_path: Path) -> None:
     path = write_job(tmp_path)
     done = launch("kernels.distributed", path)
     assert done.returncode == 0, done.stderr
-    printed = json.loads(done.stdout)
+    *heard, printed = [json.loads(line) for line in done.stdout.splitlines()]
+    assert heard == [{"repeat": n, "of": 2 if n else 0} for n in range(3)]
     first, second = printed["ranks"]
-    assert (first["rank"], first["micro_batches"], first["dummies"]) == (0, 2, 0)
-    assert (second["rank"], second["micro_batches"], second["dummies"]) == (1, 2, 1)
+    assert (first["rank"], first["micro_batches"], first["dummies"]) == (0, 3, 0)
+    assert (second["rank"], second["micro_batches"], second["dummies"]) == (1, 3, 1)
     for rank in printed["ranks"]:
-        assert all(rank[f"{phase}_s"] > 0 for phase in ("forward", "backward", "optimizer", "step"))
+        phases = ("forward", "backward", "optimizer", "step", "logp")
+        assert all(rank[f"{phase}_s"] > 0 for phase in phases)
         assert rank["peak_bytes"] > 2**20
-    assert printed["step_s"] == max(first["step_s"], second["step_s"])
+    assert len(printed["steps_s"]) == len(printed["logp_s"]) == 2
+    assert printed["step_s"] == pytest.approx(np.median(printed["steps_s"]))
+    assert printed["step_s"] >= max(first["step_s"], second["step_s"]) * 0.999
     assert printed["loss"] == pytest.approx(first["loss"] + second["loss"])
 
 
-def test_flat_and_padded_ranks_get_dummies_as_well(tmp_path: Path) -> None:
-    for mode in ("flat", "padded"):
-        job = Job.read(write_job(tmp_path, mode=mode))
-        rows, _, _ = job.load()
-        counts = [[len(b.layout.rows) for b in rank_batches(job, rows, r)] for r in range(2)]
-        assert counts == [[3, 4], [3, 0]], mode
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [({"colour": 1}, "fields among"), ({"micro_batches": 3}, "lacks a field or has a wrong one")],
-)
-def test_a_job_that_cannot_be_used_says_why(
-    tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(JobError, match=message):
-        Job.read(write_job(tmp_path, **changes))
-    with pytest.raises(JobError, match="cannot be read"):
-        Job.read(tmp_path / "absent.json")
-
-
-def test_rows_without_advantages_are_refused_by_name(tmp_path: Path) -> None:
-    job = Job.read(write_job(tmp_path))
-    np.savez(tmp_path / "rows.npz", tokens=np.arange(3), offsets=np.array([0, 3]))
-    with pytest.raises(JobError, match="lacks advantages, old_logp"):
-        job.load()
+def test_a_job_for_another_number_of_ranks_is_a_sentence(tmp_path: Path) -> None:
+    done = launch("kernels.distributed", write_job(tmp_path, updates=(UPDATES[0][:1],), logp=()))
+    assert done.returncode != 0
+    assert "the job has micro-batches for [1] ranks; 2 were launched" in done.stderr
 
 
 if __name__ == "__main__":

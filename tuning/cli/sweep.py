@@ -160,6 +160,7 @@ def _followed(
     """Run a job to its end, its progress on standard error; Ctrl-C stops it."""
     from tuning.batches import other_batches
     from tuning.jobs import Jobs
+    from tuning.sweep_result import question_of
     from tuning.workbench import batch_rows
 
     everything = options.read()
@@ -169,7 +170,8 @@ def _followed(
     jobs = Jobs()
     longest = min(everything.longest, plan.max_new_tokens or everything.longest)
     others = other_batches(everything, plan) if kind == "sweep" else []
-    given = {"longest_row": longest} | dict(arguments)
+    found_by = {"data": rows.fingerprint, "question": question_of(plan)}  # by the Tune page
+    given = {"longest_row": longest} | found_by | dict(arguments)
     job = jobs.start(kind, plan, rows, given, timeout_s, others)
     said = ""
     try:
