@@ -48,6 +48,8 @@ _HUB_IDS = {
 }
 _CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
 _RANDOM_MODELS = ("tiny", "small")
+# JSON leaves these as they are, and some YAML readers take them for line breaks or refuse them.
+_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF)}
 
 
 class ExportError(ValueError):
@@ -182,7 +184,7 @@ def model_path(plan: TuningPlan) -> str | None:
 
 def quoted(text: str) -> str:
     """A string as YAML and Python both read it."""
-    return json.dumps(text, ensure_ascii=False)
+    return json.dumps(text, ensure_ascii=False).translate(_ESCAPES)
 
 
 def _standalone(plan: TuningPlan, target: Version) -> str:

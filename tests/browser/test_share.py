@@ -236,6 +236,7 @@ def test_results_show_without_their_rows_and_open_with_them(
     assert "rows.parquet" in summary(page, "name") and summary(page, "cap") == "512"
     assert "1.00 s (measured)" in summary(page, "step")
     page.get_by_text("with the rows of the batch").click()
+    page.get_by_text("It opens anywhere.").wait_for()
     rested(page)
     again = tmp_path / "again.zip"
     again.write_bytes(downloaded(page, "Save workspace").read_bytes())

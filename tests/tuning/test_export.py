@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from hypothesis import given, reject
+from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 from packing.sources.errors import SourceError
@@ -136,6 +136,7 @@ def test_an_unknown_target_or_form_is_refused() -> None:
         render(PLAN, EVIDENCE, form="xml")  # type: ignore[arg-type]
 
 
+@example(location="0", link="", device="", model="\x85")  # a line break to some YAML readers
 @given(location=st.text(min_size=1), link=st.text(), device=st.text(), model=st.text(min_size=1))
 def test_no_name_from_outside_becomes_part_of_the_config(
     location: str, link: str, device: str, model: str
