@@ -27,7 +27,7 @@ WORTH = 1.10
 """Trees must be so many times as fast as doing without: they rule out context parallelism and
 critics, and bind the cap to the longest row."""
 
-_LEAST_NOISE, _MOST_NOISE = 0.005, 0.02
+_LEAST_NOISE, _MOST_NOISE = 0.005, 0.01
 _WORTH_SAYING = 0.97
 
 
@@ -81,7 +81,7 @@ def _memory(candidate: Candidate) -> int | None:
 
 
 def noise_of(candidate: Candidate) -> float:
-    """Half the relative spread of a step, between 0.5 % and 2 %: less cannot be told apart."""
+    """Half the relative spread of a step, between 0.5 % and 1 %: less cannot be told apart."""
     if not candidate.step_s or candidate.low_s is None or candidate.high_s is None:
         return _LEAST_NOISE
     spread = (candidate.high_s - candidate.low_s) / 2 / candidate.step_s
