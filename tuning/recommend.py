@@ -144,13 +144,11 @@ def _memory_sentence(best: Candidate, budget_bytes: int | None, roomy: bool) -> 
     if needed is None:
         return "Its memory has not been measured."
     used = f"{needed / 2**30:,.2f} GiB"
-    if best.worst_memory_bytes is not None:
-        used += " on the worst batch"
+    where = " on the worst batch" if best.worst_memory_bytes is not None else ""
     if budget_bytes is None:
-        return f"It needs {used}."
-    if not roomy:
-        return f"It uses {used} of {budget_bytes / 2**30:,.2f} GiB: hardly any margin is left."
-    return f"It uses {used} of {budget_bytes / 2**30:,.2f} GiB."
+        return f"It needs {used}{where}."
+    margin = "" if roomy else ": hardly any margin is left"
+    return f"It uses {used} of {budget_bytes / 2**30:,.2f} GiB{where}{margin}."
 
 
 def _runner_up(best: Candidate, usable: Sequence[Candidate]) -> str:

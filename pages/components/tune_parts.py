@@ -73,6 +73,7 @@ def draw_result(job: JobView) -> None:
     st.dataframe(
         _table(result),
         hide_index=True,
+        placeholder="–",
         key="sweep_table",
         column_config={
             "step, s": st.column_config.NumberColumn(format="%.3f"),
