@@ -18,13 +18,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from tests.app import CHROMIUM_FLAGS, Server, chromium_path
 
-PAGES = ("Dataset", "Trie", "Packing", "Kernels", "Tune", "Export")
+PAGES = ("Dataset", "Trie", "Packing", "Kernels", "Tune", "Compare", "Export")
 _QUERY = "cap=4096&prompts=16"
 _ROUND = 10
 _MIB = 2**20
@@ -102,7 +103,7 @@ def _cold(chromium: Any, name: str, repeats: int) -> float:
     for _ in range(repeats):
         with _server() as server, _tab(chromium) as page:
             link = _address(server, name)
-            spent.append(_seconds(page, lambda page=page, link=link: page.goto(link)))
+            spent.append(_seconds(page, partial(page.goto, link)))
     return statistics.median(spent)
 
 
@@ -119,7 +120,7 @@ def _visit(page: Any, server: Server, rounds: int) -> Iterator[Numbers]:
     devtools.send("Performance.enable")
     page.goto(_address(server, "Dataset"))
     page.wait_for_function(_PAINTED)
-    others = cycle(("Kernels", "Tune", "Export"))
+    others = cycle(("Kernels", "Tune", "Compare", "Export"))
     keys = cycle(("ArrowRight", "ArrowLeft"))
     for _ in range(3):
         _interact(page, next(others), next(keys))
@@ -145,7 +146,7 @@ def _interact(page: Any, other: str, key: str) -> None:
     strip.click(position={"x": 400, "y": 24})
     _rest(page)
     _switch(page, "Packing")
-    for _ in range(3):
+    for _ in range(4):
         before = page.locator(".summary .cap b").inner_text()
         page.get_by_role("slider").press(key)
         page.wait_for_function(

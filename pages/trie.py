@@ -45,12 +45,13 @@ def explore() -> None:
         draw_row(seen)
     draw_strip(seen)
     draw_breadcrumb(seen)
-    left, right = st.columns([5, 3], gap="medium")
-    with left:
-        draw_icicle(seen)
-    with right:
-        draw_node(seen)
-        draw_children(seen)
+    with st.container(key="branch"):
+        left, right = st.columns([5, 3], gap="medium")
+        with left:
+            draw_icicle(seen)
+        with right:
+            draw_node(seen)
+            draw_children(seen)
     state.write_url()
 
 

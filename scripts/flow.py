@@ -8,6 +8,7 @@ Notable:
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,9 +78,11 @@ def record(chromium: Any, url: str, link: str, path: Path) -> None:
     page.get_by_role("tab", name="Before and after").click()
     play = page.get_by_role("button", name="Play")
     play.wait_for()
-    play.scroll_into_view_if_needed()
+    page.get_by_role("tab", name="Before and after").evaluate("e => e.scrollIntoView()")
     page.wait_for_timeout(_SETTLED_MS)
-    film.shoot("Before and after: the same rows, to scale", 1200)
+    film.shoot("Before and after: the same rows, to scale", 1400)
+    page.get_by_role("heading", name="How one tree folds").evaluate("e => e.scrollIntoView()")
+    page.wait_for_timeout(_SETTLED_MS)
     play.click()
     for _ in range(10):
         page.wait_for_timeout(320)
@@ -91,6 +94,10 @@ def record(chromium: Any, url: str, link: str, path: Path) -> None:
     to("Tune")
     page.wait_for_timeout(2 * _SETTLED_MS)
     film.shoot("Measure real training steps; the pick and its reason", 2600)
+    use = page.get_by_role("button", name=re.compile(r"^Use [\d,]+$"))
+    if use.count():
+        use.click()
+        page.get_by_role("button", name="In use").wait_for()
     to("Export")
     film.shoot("Take the config that will not fail after the first rollout", 2400)
     page.close()

@@ -4,9 +4,12 @@ const RED = "#D55E00";
 const ORANGE = "#E69F00";
 const DEPTHS = {
   light: ["#0b5d4f", "#14806a", "#3b9e83", "#6fb99f", "#a3d2bd", "#c9e4d6"],
-  dark: ["#1f7f6c", "#2b9a80", "#52b394", "#82c9af", "#aedcc9", "#d3ece1"],
+  dark: ["#a6dfc9", "#78c6aa", "#52ae90", "#307f6a", "#2a705e", "#256455"],
 };
-const WHITE_TEXT = { light: 2, dark: 1 }; // so many of the depths are dark enough for white text
+const [WHITE, INK] = ["#ffffff", "#10231c"]; // what can be read on each depth
+const INKS = {
+  light: [WHITE, WHITE, INK, INK, INK, INK], dark: [INK, INK, INK, WHITE, WHITE, WHITE],
+};
 
 function decode(text, Kind) {
   const letters = atob(text);
@@ -19,6 +22,11 @@ function counted(number) {
   return Math.round(number).toLocaleString("en-US");
 }
 
+// "1 row", "12 rows"
+function many(number, thing) {
+  return `${counted(number)} ${thing}${number === 1 ? "" : "s"}`;
+}
+
 function themeOf(element) {
   const css = getComputedStyle(element);
   const read = (name) => css.getPropertyValue(name).trim();
@@ -28,7 +36,7 @@ function themeOf(element) {
   const mode = 0.3 * r + 0.6 * g + 0.1 * b < 128 ? "dark" : "light";
   return {
     mode, background, text: read("--st-text-color"), font: read("--st-font"),
-    depths: DEPTHS[mode], whiteText: WHITE_TEXT[mode],
+    depths: DEPTHS[mode], inks: INKS[mode],
   };
 }
 

@@ -54,13 +54,14 @@ def draw_lengths(loaded: Loaded) -> None:
     if loaded.prompt_lengths is not None:
         kinds["prompts"] = loaded.prompt_lengths
         kinds["completions"] = loaded.rows.lengths - loaded.prompt_lengths
-    kind = st.segmented_control(
+    chosen = st.segmented_control(
         "lengths of", list(kinds), default="rows", key="lengths_of", persist_state="session"
     )
-    lengths = kinds[kind or "rows"]
+    kind = chosen or "rows"
+    lengths = kinds[kind]
     cap = state.plan().max_tokens_per_mb
     st.plotly_chart(
-        length_histogram(lengths, cap if kind == "rows" else None, f"tokens, {kind}"),
+        length_histogram(lengths, cap if kind == "rows" else None, f"tokens in a {kind[:-1]}"),
         key="lengths",
         config=saved_as("lengths"),
         alt=f"Histogram of the lengths of {kind}.",
@@ -79,7 +80,7 @@ def draw_lengths(loaded: Loaded) -> None:
 
 def draw_batch(loaded: Loaded) -> None:
     """How many prompts one training step takes."""
-    left, right = st.columns(2)
+    left, right = st.columns(2, vertical_alignment="bottom")
     left.number_input(
         "prompts per step",
         0,

@@ -91,11 +91,11 @@ export default function (component) {
     g.strokeRect(x + 0.5, y - 0.5, room + 1, BAR + 1);
   }
 
-  // Light where nothing is shared, dark where the most is: five steps.
+  // Faint where nothing is shared, strong where the most is: five steps.
   function shade(times, theme) {
     const share = Math.log(Math.max(times, 1)) / Math.log(most);
     const step = Math.min(Math.floor((1 - share) * 5), 4);
-    return theme.depths[theme.mode === "light" ? step : 5 - step];
+    return theme.depths[step];
   }
 
   function at(event) {
@@ -109,8 +109,8 @@ export default function (component) {
   function words(i) {
     if (i < 0) return "";
     const tree = order[i];
-    return `tree ${counted(tree)}: ${counted(tokens[tree])} tokens, `
-      + `${counted(data.cap - tokens[tree])} padding, ${counted(rows[tree])} rows, `
+    return `tree ${counted(tree)}: ${many(tokens[tree], "token")}, `
+      + `${counted(data.cap - tokens[tree])} padding, ${many(rows[tree], "row")}, `
       + `${reuse[tree].toFixed(2)}× reuse`;
   }
 

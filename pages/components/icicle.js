@@ -120,7 +120,7 @@ export default function (component) {
     }
     const step = Math.min(mark.level - (data.root < 0 ? 1 : 0), theme.depths.length - 1);
     element.style.background = theme.depths[step];
-    element.style.color = step < theme.whiteText ? "#ffffff" : "#10231c";
+    element.style.color = theme.inks[step];
   }
 
   function label(mark) {
@@ -134,8 +134,8 @@ export default function (component) {
       return `${counted(mark.folded)} smaller branches, ${counted(mark.tokens)} tokens together`;
     }
     if (mark.node < 0) return `The whole tree: ${counted(mark.tokens)} tokens`;
-    return `${counted(mark.own)} tokens at depth ${counted(mark.depth)} · `
-      + `${counted(mark.rows)} rows · ${counted((mark.rows - 1) * mark.own)} tokens saved · `
+    return `${many(mark.own, "token")} at depth ${counted(mark.depth)} · `
+      + `${many(mark.rows, "row")} · ${many((mark.rows - 1) * mark.own, "token")} saved · `
       + `${counted(mark.tokens)} in and below`
       + (mark.closed ? ` · ${counted(mark.closed)} nodes below are not drawn: click` : "");
   }

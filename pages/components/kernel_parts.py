@@ -89,7 +89,7 @@ def draw_settings(
     busy: bool,
 ) -> None:
     """Which tree, shape, dtype, device and backends; and the button that runs them."""
-    columns = st.columns([1, 1.7, 1.2, 1, 4, 0.9, 1], vertical_alignment="bottom")
+    columns = st.columns(4)
     st.session_state["kernels.tree"] = tree
     columns[0].number_input(
         f"tree (of {trees:,})",
@@ -112,7 +112,8 @@ def draw_settings(
     columns[3].selectbox(
         "device", list(dict.fromkeys([*here, plan.device])), **state.bind("device")
     )
-    backends = columns[4].multiselect(
+    columns = st.columns([6, 1.1, 1.4], vertical_alignment="bottom")
+    backends = columns[0].multiselect(
         "backends",
         [name for name in NAMES if name != "rows"],
         default=[name for name in NAMES if name != "rows"],
@@ -120,7 +121,7 @@ def draw_settings(
         key="kernels.backends",
         persist_state="session",
     )
-    repeats = columns[5].number_input(
+    repeats = columns[1].number_input(
         "runs",
         1,
         50,
@@ -129,7 +130,7 @@ def draw_settings(
         persist_state="session",
         help="Timed runs of each backend, taking turns.",
     )
-    columns[6].button(
+    columns[2].button(
         "Run",
         key="run_kernels",
         type="primary",

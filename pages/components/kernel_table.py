@@ -56,7 +56,7 @@ def _draw_table(rows: Mapping[str, Mapping[str, Any]]) -> None:
         for phase in ("forward", "backward"):
             time = row.get(phase)
             line[phase] = with_spread(time) if time else "—"
-        line["runs"] = row["forward"]["n"] if "forward" in row else 0
+        line["runs"] = str(row["forward"]["n"]) if "forward" in row else "—"
         line["speed, forward · backward"] = _speeds(row)
         line["against rows"] = _against(row, flat)
         memory = row.get("memory_bytes")
@@ -99,6 +99,9 @@ def _against(row: Mapping[str, Any], flat: Mapping[str, Any]) -> str:
 
 
 def _draw_reasons(name: str, row: Mapping[str, Any]) -> None:
+    for key in ("reason", "backward_reason", "scaled", "interpreter_failed"):
+        if key in row:
+            st.caption(f"**{backend_name(name)}**: {row[key]}.")
     interpreted = row.get("interpreter")
     if interpreted:
         st.caption(
@@ -107,9 +110,6 @@ def _draw_reasons(name: str, row: Mapping[str, Any]) -> None:
             f"{interpreted['nodes']} nodes, {interpreted['query_heads']} query heads). The "
             "interpreter shows no speed."
         )
-    for key in ("reason", "backward_reason", "scaled", "interpreter_failed"):
-        if key in row:
-            st.caption(f"**{backend_name(name)}**: {row[key]}.")
 
 
 def _conditions(job: JobView, problem: Mapping[str, Any]) -> str:

@@ -76,8 +76,8 @@ export default function (component) {
     const text = data.tips[String(i)];
     const word = found.token >= 0 && d.words && d.words[found.token - d.wordsFrom];
     return (found.token >= 0 ? `token ${counted(found.token)}${word ? ` “${word}”` : ""} · ` : "")
-      + `node of ${counted(own)} tokens at depth ${counted(d.depth[i])} · `
-      + `${counted(d.rows[i])} rows · ${counted((d.rows[i] - 1) * own)} tokens saved`
+      + `node of ${many(own, "token")} at depth ${counted(d.depth[i])} · `
+      + `${many(d.rows[i], "row")} · ${many((d.rows[i] - 1) * own, "token")} saved`
       + (text ? "\n" + text : "");
   }
 

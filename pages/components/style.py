@@ -23,6 +23,10 @@ _CSS = """
 .token-text .special { background: rgba(204, 121, 167, 0.32); font-weight: 600; }
 .token-text .off { opacity: 0.74; }
 .token-text mark { background: rgba(213, 94, 0, 0.28); color: inherit; border-radius: 2px; }
+@media (max-width: 60rem) {
+  .st-key-branch > * > .stHorizontalBlock { flex-direction: column; }
+  .st-key-branch > * > .stHorizontalBlock > .stColumn { width: 100%; }
+}
 [data-testid="stMetricValue"] { font-variant-numeric: tabular-nums; }
 /* Streamlit's own greys and code colours are too faint to read on our pages. */
 .stApp [data-testid="stCaptionContainer"] { opacity: 0.74; }
@@ -37,6 +41,8 @@ _CSS = """
 .stApp .stCode .token:is(.string, .char) { color: light-dark(#1f6b45, #8fd6ab); }
 .stApp .stCode .token:is(.keyword, .builtin, .function, .class-name) {
   color: light-dark(#6b3a8f, #cfa9ee); }
+/* Streamlit's widgets keep an element that leaves in the middle of a transition, and its page. */
+.stApp details, .stApp [data-testid="stNumberInputContainer"] { transition: none !important; }
 </style>
 """
 

@@ -20,8 +20,8 @@ def draw() -> None:
     plan = state.plan()
     cells: list[Cell] = [("name", "data", data.source_name(plan.source), data.source_tags())]
     if bench is not None:
-        cells.append(("rows", "rows", f"{len(bench.rows):,}", []))
-        cells.append(("tokens", "tokens", f"{bench.rows.n_tokens:,}", []))
+        cells.append(("rows", "rows a step", f"{len(bench.rows):,}", []))
+        cells.append(("tokens", "tokens a step", f"{bench.rows.n_tokens:,}", []))
     cells.append(("cap", "max_tokens_per_mb", f"{plan.max_tokens_per_mb:,}", []))
     if bench is not None:
         cells += _packing_cells(bench, plan)
@@ -54,7 +54,7 @@ def _packing_cells(bench: data.Workbench, plan: TuningPlan) -> list[Cell]:
             [],
         ),
         ("paid", "paid ÷ original", f"{m.padded_token_ratio:.3f}", []),
-        ("step", "step", step or "not measured", []),
+        ("step", "time of a step", step or "not measured", []),
     ]
 
 

@@ -108,3 +108,8 @@ def chosen_node(look: Look) -> int:
 def counted_rows(count: int) -> str:
     """ "1 row" or "12 rows"."""
     return "1 row" if count == 1 else f"{count:,} rows"
+
+
+def counted_tokens(count: int) -> str:
+    """ "1 token" or "12 tokens"."""
+    return "1 token" if count == 1 else f"{count:,} tokens"

@@ -8,7 +8,14 @@ import numpy as np
 import streamlit as st
 
 from pages.components import tokens
-from pages.components.trie_look import Look, chosen_node, counted_rows, highlight, open_node
+from pages.components.trie_look import (
+    Look,
+    chosen_node,
+    counted_rows,
+    counted_tokens,
+    highlight,
+    open_node,
+)
 from tuning.explorer import child_nodes, ending_rows, node_at, node_tokens
 from tuning.figures.trie import subtree_tokens
 
@@ -26,8 +33,9 @@ def draw_node(look: Look) -> None:
     if look.node < 0:
         st.caption("Nothing is chosen: this is the tree's first node. Click a mark or the strip.")
     st.markdown(
-        f"**{own:,} tokens** at depth {trie.depth[node]:,} · **{len(through):,} rows** run "
-        f"through\n\n{(len(through) - 1) * own:,} tokens saved here · "
+        f"**{counted_tokens(own)}** at depth {trie.depth[node]:,}, "
+        f"in **{counted_rows(len(through))}**\n\n"
+        f"{(len(through) - 1) * own:,} tokens saved here · "
         f"{subtree_tokens(trie, node):,} tokens in and below"
     )
     _draw_token(look, node)

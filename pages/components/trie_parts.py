@@ -11,7 +11,7 @@ from pages import state
 from pages.components.forest import forest_overview
 from pages.components.icicle import icicle_view
 from pages.components.strip import packed_strip
-from pages.components.trie_look import Look, open_node, open_tree
+from pages.components.trie_look import Look, counted_tokens, open_node, open_tree
 
 _SORTS = {
     "order": "as packed",
@@ -145,7 +145,7 @@ def draw_breadcrumb(look: Look) -> None:
             if place:
                 st.html("…" if len(path) > 8 and place == 2 else "›", width="content")
             st.button(
-                f"tree {look.tree:,}" if at < 0 else _tokens(int(look.trie.lengths[at])),
+                f"tree {look.tree:,}" if at < 0 else counted_tokens(int(look.trie.lengths[at])),
                 key=f"crumb{at}",
                 type="tertiary" if at != look.node else "secondary",
                 on_click=open_node,
@@ -157,10 +157,6 @@ def draw_breadcrumb(look: Look) -> None:
 def draw_icicle(look: Look) -> None:
     """The chosen branch; a click on a token's node in the strip opens the same."""
     icicle_view(look.bench.rows, look.trie, look.node, look.path, open_node)
-
-
-def _tokens(count: int) -> str:
-    return "1 token" if count == 1 else f"{count:,} tokens"
 
 
 def _page(count: int, key: str) -> slice:
