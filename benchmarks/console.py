@@ -115,14 +115,14 @@ def _warm(page: Any, server: Server, name: str, repeats: int) -> float:
 
 
 def _visit(page: Any, server: Server, rounds: int) -> Iterator[Numbers]:
-    """What is in memory after each round of ten; one round before, so that all code is loaded."""
+    """What is in memory after each round of ten; every page is seen before, so its code is there."""
     devtools = page.context.new_cdp_session(page)
     devtools.send("Performance.enable")
     page.goto(_address(server, "Dataset"))
     page.wait_for_function(_PAINTED)
     others = cycle(("Kernels", "Tune", "Compare", "Export"))
     keys = cycle(("ArrowRight", "ArrowLeft"))
-    for _ in range(3):
+    for _ in range(4):
         _interact(page, next(others), next(keys))
     for _ in range(rounds):
         _interact(page, next(others), next(keys))

@@ -112,8 +112,8 @@ def draw_settings(
     columns[3].selectbox(
         "device", list(dict.fromkeys([*here, plan.device])), **state.bind("device")
     )
-    columns = st.columns([6, 1.1, 1.4], vertical_alignment="bottom")
-    backends = columns[0].multiselect(
+    row = st.columns([6, 1.1, 1.4], vertical_alignment="bottom")
+    backends = row[0].multiselect(
         "backends",
         [name for name in NAMES if name != "rows"],
         default=[name for name in NAMES if name != "rows"],
@@ -121,7 +121,7 @@ def draw_settings(
         key="kernels.backends",
         persist_state="session",
     )
-    repeats = columns[1].number_input(
+    repeats = row[1].number_input(
         "runs",
         1,
         50,
@@ -130,7 +130,7 @@ def draw_settings(
         persist_state="session",
         help="Timed runs of each backend, taking turns.",
     )
-    columns[2].button(
+    row[2].button(
         "Run",
         key="run_kernels",
         type="primary",

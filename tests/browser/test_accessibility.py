@@ -42,6 +42,8 @@ def test_dataset(page: Any, server: Server) -> None:
         rested(page)
         found += faults(page, f"Dataset, {way}")
     page.get_by_text("File or folder", exact=True).first.click()
+    page.get_by_role("textbox", name="path, glob or folder").wait_for()
+    rested(page)  # the form that was there before is gone
     page.get_by_role("textbox", name="path, glob or folder").fill("nowhere.jsonl")
     page.get_by_test_id("stForm").get_by_role("button", name="Open").click()
     page.get_by_text("What was loaded before is still here").wait_for()
