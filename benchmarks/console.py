@@ -115,7 +115,7 @@ def _warm(page: Any, server: Server, name: str, repeats: int) -> float:
 
 
 def _visit(page: Any, server: Server, rounds: int) -> Iterator[Numbers]:
-    """What is in memory after each round of ten; every page is seen before, so its code is there."""
+    """What is in memory after each round of ten; all pages were seen, so their code is loaded."""
     devtools = page.context.new_cdp_session(page)
     devtools.send("Performance.enable")
     page.goto(_address(server, "Dataset"))
@@ -146,7 +146,7 @@ def _interact(page: Any, other: str, key: str) -> None:
     strip.click(position={"x": 400, "y": 24})
     _rest(page)
     _switch(page, "Packing")
-    for _ in range(4):
+    for _ in range(3):
         before = page.locator(".summary .cap b").inner_text()
         page.get_by_role("slider").press(key)
         page.wait_for_function(
