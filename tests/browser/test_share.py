@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from playwright.sync_api import TimeoutError
 
 from packing.sources.load import load
 from packing.sources.spec import SourceSpec
@@ -91,10 +92,18 @@ def to_tab(page: Any, name: str) -> None:
     page.get_by_role("tab", name=name).click()
 
 
-def downloaded(page: Any, button: str) -> Path:
-    with page.expect_download() as download:
-        page.get_by_role("button", name=button, exact=True).click()
-    return Path(download.value.path())
+def downloaded(page: Any, label: str) -> Path:
+    """The file behind a button; a click that falls into a redraw is lost, so it is tried again."""
+    button = page.get_by_role("button", name=label, exact=True)
+    for patience_ms in (15_000, 15_000, 30_000):
+        rested(page)
+        try:
+            with page.expect_download(timeout=patience_ms) as download:
+                button.click()
+            return Path(download.value.path())
+        except TimeoutError:
+            continue
+    raise AssertionError(f"{label!r} brought no file")
 
 
 def picture(page: Any) -> str:
