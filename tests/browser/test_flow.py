@@ -42,8 +42,8 @@ VERDICTS = {
 }
 
 
-# Small batches and one cap each keep the sweeps short; the next test tries the whole range. Whether trees win on word problems depends
-# on the machine; on the other two sets it does not.
+# Small batches and one cap each keep the sweeps short; the next test tries the whole range. Whether
+# trees win on word problems depends on the machine; on the other two sets it does not.
 @pytest.mark.parametrize(
     ("sample", "prompts", "samples", "cap", "trees_win"),
     [
