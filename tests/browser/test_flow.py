@@ -42,14 +42,14 @@ VERDICTS = {
 }
 
 
-# Small batches and one cap each keep the sweeps short; the next test tries the whole range. Whether
-# trees win on word problems depends on the machine; on the other two sets it does not.
+# Small batches and two caps each keep the sweeps short. Whether trees win on word problems depends
+# on the machine; on the other two sets it does not.
 @pytest.mark.parametrize(
-    ("sample", "prompts", "samples", "cap", "trees_win"),
+    ("sample", "prompts", "samples", "caps", "trees_win"),
     [
-        ("math-grpo", 3, 8, 4096, None),
-        ("agent-turns", 1, 8, 4096, True),
-        ("preference-pairs", 30, 2, 1024, False),
+        ("math-grpo", 3, 8, "2048,4096", None),
+        ("agent-turns", 1, 8, "4096,8192", True),
+        ("preference-pairs", 30, 2, "1024,4096", False),
     ],
 )
 def test_from_sample_to_yaml(
@@ -58,10 +58,10 @@ def test_from_sample_to_yaml(
     sample: str,
     prompts: int,
     samples: int,
-    cap: int,
+    caps: str,
     trees_win: bool | None,
 ) -> None:
-    page.goto(f"{server.url}/?caps={cap}")
+    page.goto(f"{server.url}/?caps={caps}")
     page.get_by_role("heading", name="Dataset", level=1).wait_for()
     assert "math-grpo" in summary(page, "name") and "synthetic" in summary(page, "name")
     if sample != "math-grpo":
@@ -197,7 +197,7 @@ def test_page_switch_reload_and_back_keep_the_plan(page: Any, server: Server) ->
 
 def test_from_real_rollouts_to_yaml(page: Any, server: Server, shared_dir: Path) -> None:
     """The first 16 prompts of GSM8K's model solutions, by upload, through measured steps."""
-    page.goto(f"{server.url}/?caps=1024,4096")
+    page.goto(server.url)
     page.get_by_text("Upload", exact=True).first.click()
     page.locator("input[type=file]").set_input_files(shared_dir / "golden" / "gsm8k_solutions.npz")
     page.locator(".summary .name b", has_text="gsm8k_solutions.npz").wait_for()
