@@ -23,7 +23,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from tests.app import CHROMIUM_FLAGS, Server, chromium_path
+from tests.app import CHROMIUM_FLAGS, Server, chromium_path, running
+from tests.browser.drive import to_page
 
 PAGES = ("Dataset", "Trie", "Packing", "Kernels", "Tune", "Compare", "Export")
 _QUERY = "cap=4096&prompts=16"
@@ -67,13 +68,8 @@ def main() -> None:
 
 @contextmanager
 def _server() -> Iterator[Server]:
-    with tempfile.TemporaryDirectory() as home:
-        server = Server(Path(home))
-        try:
-            server.start()
-            yield server
-        finally:
-            server.stop()
+    with tempfile.TemporaryDirectory() as home, running(Path(home)) as server:
+        yield server
 
 
 @contextmanager
@@ -162,8 +158,7 @@ _MOVED = """before => [...document.querySelectorAll('*')].some(
 
 
 def _switch(page: Any, name: str) -> None:
-    page.get_by_test_id("stTopNav").get_by_role("link", name=name, exact=True).click()
-    page.get_by_role("heading", name=name, exact=True, level=1).wait_for()
+    to_page(page, name)
     _rest(page)
 
 

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from packing.sources.spec import SourceSpec
 from packing.spec import BLOCK_SIZE
-from tests.app import CHROMIUM_FLAGS, Server, chromium_path
+from tests.app import CHROMIUM_FLAGS, chromium_path, running
 
 PAGES = ("", "trie", "packing", "kernels", "tune", "export")
 _SHOWN_CAP = "() => document.querySelector('.summary .cap b')?.textContent"
@@ -37,13 +37,9 @@ def main() -> None:
     source = SourceSpec("sample", "math-grpo")
     if options.rows:
         source = SourceSpec("file", str(options.rows.resolve()))
-    with tempfile.TemporaryDirectory() as home:
-        server = Server(Path(home), files=options.rows.resolve().parent if options.rows else None)
-        try:
-            server.start()
-            result = _measure(server.url, f"data={quote(source.to_query())}", options.moves)
-        finally:
-            server.stop()
+    files = options.rows.resolve().parent if options.rows else None
+    with tempfile.TemporaryDirectory() as home, running(Path(home), files) as server:
+        result = _measure(server.url, f"data={quote(source.to_query())}", options.moves)
     if options.json:
         print(json.dumps(result))
         return

@@ -22,7 +22,7 @@ import numpy as np
 
 from packing.rows import offsets_of
 from packing.sources.spec import SourceSpec
-from tests.app import CHROMIUM_FLAGS, Server, chromium_path
+from tests.app import CHROMIUM_FLAGS, chromium_path, running
 
 _NODE_TOKENS = 8
 _CAP = 1 << 19
@@ -39,12 +39,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.npz"
         write_rows(file, options.nodes)
-        server = Server(Path(folder), files=Path(folder))
-        try:
-            server.start()
+        with running(Path(folder), files=Path(folder)) as server:
             result = _measure(server.url, SourceSpec("file", str(file)).to_query())
-        finally:
-            server.stop()
     if options.json:
         print(json.dumps(result))
         return

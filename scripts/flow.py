@@ -15,6 +15,8 @@ from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
+from tests.browser.drive import to_page
+
 SIZE = (1200, 760)
 _CAPTION = 44
 _SHOWN = (960, 608 + _CAPTION * 960 // SIZE[0])
@@ -49,8 +51,7 @@ def record(chromium: Any, url: str, link: str, path: Path) -> None:
     film = _Film(page)
 
     def to(name: str) -> None:
-        page.get_by_test_id("stTopNav").get_by_role("link", name=name, exact=True).click()
-        page.get_by_role("heading", name=name, exact=True, level=1).wait_for()
+        to_page(page, name)
         page.wait_for_timeout(_SETTLED_MS)
 
     page.goto(f"{url}/?{link}")

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,6 +29,17 @@ _STARTS_WITHIN_S = 90
 def chromium_path() -> str | None:
     names = ("chromium", "chromium-browser", "google-chrome")
     return next((path for name in names if (path := shutil.which(name))), None)
+
+
+@contextmanager
+def running(home: Path, files: Path | None = None) -> Iterator[Server]:
+    """A server from its first answer to its end."""
+    server = Server(home, files)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
 
 
 class Server:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -102,27 +103,33 @@ class BatchSummary:
     @classmethod
     def of(cls, bench: Workbench, plan: TuningPlan) -> BatchSummary:
         """Counted, never estimated; a batch that AReaL refuses is summarised with its refusal."""
-        rows, cap = bench.rows, plan.max_tokens_per_mb
         counted = cls(
-            fingerprint=rows.fingerprint,
-            rows=len(rows),
-            groups=rows.n_groups,
-            tokens=rows.n_tokens,
-            longest=rows.longest,
-            median=float(np.median(rows.lengths)) if len(rows) else 0.0,
-            trie_tokens=bench.trie.n_tokens,
-            max_tokens_per_mb=cap,
+            fingerprint=bench.rows.fingerprint,
+            max_tokens_per_mb=plan.max_tokens_per_mb,
+            **row_counts(bench),
         )
         try:
             return _packed(counted, bench, plan)
-        except RowTooLong as error:
-            return _refused(counted, f"row {error.row}: {error}")
         except (ValueError, RuntimeError) as error:
-            return _refused(counted, str(error))
+            return replace(counted, refused=refusal(error))
 
 
-def _refused(counted: BatchSummary, sentence: str) -> BatchSummary:
-    return BatchSummary(**vars(counted) | {"refused": sentence})
+def row_counts(bench: Workbench) -> dict[str, Any]:
+    """What is known of the rows before they are packed, by the names of the summary's fields."""
+    rows = bench.rows
+    return {
+        "rows": len(rows),
+        "groups": rows.n_groups,
+        "tokens": rows.n_tokens,
+        "longest": rows.longest,
+        "median": float(np.median(rows.lengths)) if len(rows) else 0.0,
+        "trie_tokens": bench.trie.n_tokens,
+    }
+
+
+def refusal(error: ValueError | RuntimeError) -> str:
+    """AReaL's sentence, after the row where it is about one."""
+    return f"row {error.row}: {error}" if isinstance(error, RowTooLong) else str(error)
 
 
 def _packed(counted: BatchSummary, bench: Workbench, plan: TuningPlan) -> BatchSummary:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from packing.packers.areal import RowTooLong, pack_areal
+from packing.packers.areal import pack_areal
 from packing.packers.prefix_aware import pack_prefix_aware
-from tuning.batch_summary import BatchSummary, Packed
+from tuning.batch_summary import BatchSummary, Packed, refusal, row_counts
 from tuning.plan import TuningPlan
 from tuning.workbench import Workbench, batch_plan
 
@@ -39,24 +37,13 @@ class Counted:
     @classmethod
     def of(cls, bench: Workbench, plan: TuningPlan) -> Counted:
         """Counted from the rows; a batch that AReaL refuses has its sentence."""
-        rows, cap = bench.rows, plan.max_tokens_per_mb
-        counted = cls(
-            rows.fingerprint,
-            len(rows),
-            rows.n_groups,
-            rows.n_tokens,
-            rows.longest,
-            float(np.median(rows.lengths)) if len(rows) else 0.0,
-            bench.trie.n_tokens,
-            cap,
-        )
+        cap = plan.max_tokens_per_mb
+        counted = cls(data=bench.rows.fingerprint, max_tokens_per_mb=cap, **row_counts(bench))
         try:
             packed = packed_at(bench, plan, cap)
             paid = bench.chain(batch_plan(plan)).comparison
-        except RowTooLong as error:
-            return replace(counted, refused=f"row {error.row}: {error}")
         except (ValueError, RuntimeError) as error:
-            return replace(counted, refused=str(error))
+            return replace(counted, refused=refusal(error))
         return replace(
             counted,
             fed=paid.original_tokens,

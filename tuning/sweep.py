@@ -208,13 +208,12 @@ class Sweep:
         whole = {k: p for k, (p, _) in answers.items() if p.outcome == "measured" and p.step_s}
         ranked = sorted(whole, key=lambda key: whole[key].step_s or 0.0)
         trees = [key for key in ranked if key[0] == "tree"]
-        if trees:
-            near_s = _RUN_OFF_WITHIN * (whole[trees[0]].step_s or 0.0)
-            near = [key for key in trees if (whole[key].step_s or 0.0) <= near_s]
-            trees = max(near, trees[:2], key=len)[:_RUN_OFF_TREES]
         rivals = [key for key in ranked if key[0] != "tree"][:1]
         if not trees:
             return
+        near_s = _RUN_OFF_WITHIN * (whole[trees[0]].step_s or 0.0)
+        near = sum((whole[key].step_s or 0.0) <= near_s for key in trees)
+        trees = trees[: min(max(near, 2), _RUN_OFF_TREES)]
         limit_s = _CLOSE * (whole[trees[0]].step_s or 0.0)
         keys = [key for key in trees + rivals if (whole[key].step_s or 0.0) <= limit_s]
         round_s = sum(whole[key].step_s or 0.0 for key in keys)

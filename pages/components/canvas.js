@@ -73,3 +73,17 @@ function onThemeChange(element, draw) {
     }
   }, 1000);
 }
+
+// Draw again when the canvas changes its size or the theme changes; returns how to stop that.
+// A component is called anew for each change of its data: what an earlier call started ends here.
+function keepDrawn(root, canvas, draw) {
+  if (root.observer) root.observer.disconnect();
+  clearInterval(root.theme);
+  root.observer = new ResizeObserver(draw);
+  root.observer.observe(canvas);
+  root.theme = onThemeChange(root, draw);
+  return () => {
+    root.observer.disconnect();
+    clearInterval(root.theme);
+  };
+}

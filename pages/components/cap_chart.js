@@ -112,16 +112,9 @@ export default function (component) {
   canvas.onmouseleave = () => showTip(tip, "");
   canvas.onclick = (event) => setTriggerValue("picked", capAt(event.offsetX));
 
-  if (root.observer) root.observer.disconnect();
-  clearInterval(root.theme);
-  root.observer = new ResizeObserver(draw);
-  root.observer.observe(canvas);
-  root.theme = onThemeChange(root, draw);
+  const stop = keepDrawn(root, canvas, draw);
   draw();
-  return () => {
-    root.observer.disconnect();
-    clearInterval(root.theme);
-  };
+  return stop;
 }
 
 function line(g, x0, y0, x1, y1, alpha) {

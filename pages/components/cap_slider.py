@@ -14,7 +14,6 @@ from pages import state
 from pages.components.canvas import component
 
 _KEY = "cap_slider"
-_FIELD = "max_tokens_per_mb"
 _HTML = """
 <div class="cap"><label for="range">max_tokens_per_mb</label>
 <div class="line"><input id="range" type="range">
@@ -43,7 +42,7 @@ def cap_slider(low: int, high: int, step: int) -> None:
     def moved() -> None:
         cap = st.session_state[_KEY].get("cap")
         if isinstance(cap, int) and low <= cap <= high:
-            state.update(**{_FIELD: cap})
+            state.update(max_tokens_per_mb=cap)
 
     cap = min(max(state.plan().max_tokens_per_mb, low), high)
     _component(

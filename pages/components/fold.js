@@ -267,17 +267,12 @@ export default function (component) {
   };
   canvas.onpointerleave = () => { tip.hidden = true; };
 
-  if (root.observer) root.observer.disconnect();
-  clearInterval(root.theme);
   cancelAnimationFrame(root.frame);
-  root.observer = new ResizeObserver(draw);
-  root.observer.observe(canvas);
-  root.theme = onThemeChange(root, draw);
+  const stop = keepDrawn(root, canvas, draw);
   if (state.phase === "playing") step();
   else draw();
   return () => {
-    root.observer.disconnect();
-    clearInterval(root.theme);
+    stop();
     cancelAnimationFrame(root.frame);
   };
 }

@@ -150,14 +150,7 @@ export default function (component) {
     keys[event.key]();
   };
 
-  if (root.observer) root.observer.disconnect();
-  clearInterval(root.theme);
-  root.observer = new ResizeObserver(draw);
-  root.observer.observe(canvas);
-  root.theme = onThemeChange(root, draw);
+  const stop = keepDrawn(root, canvas, draw);
   draw();
-  return () => {
-    root.observer.disconnect();
-    clearInterval(root.theme);
-  };
+  return stop;
 }

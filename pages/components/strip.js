@@ -178,15 +178,10 @@ export default function (component) {
     move(a - (b - a) * 0.03, b + (b - a) * 0.03);
   };
 
-  if (root.observer) root.observer.disconnect();
-  clearInterval(root.theme);
-  root.observer = new ResizeObserver(draw);
-  root.observer.observe(canvas);
-  root.theme = onThemeChange(root, draw);
+  const stop = keepDrawn(root, canvas, draw);
   draw();
   return () => {
-    root.observer.disconnect();
-    clearInterval(root.theme);
+    stop();
     clearTimeout(root.settled);
     window.removeEventListener("wheel", root.scrolls);
   };

@@ -7,17 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.app import Server
+from tests.app import Server, running
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    running = Server(tmp_path_factory.mktemp("app"))
-    try:
-        running.start()
-        yield running
-    finally:
-        running.stop()
+    with running(tmp_path_factory.mktemp("app")) as started:
+        yield started
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from playwright.sync_api import TimeoutError
 
 AT_REST = """() => {
   const app = document.querySelector('[data-testid=stApp]');
@@ -56,13 +57,20 @@ def measure_and_use(page: Any) -> int | None:
     return int(summary(page, "cap").replace(",", ""))
 
 
-def downloaded(page: Any, button: str) -> str:
-    """The text of the file that a button hands out."""
-    with page.expect_download() as download:
-        page.get_by_role("button", name=button).click()
-    return Path(download.value.path()).read_text("utf-8")
+def downloaded(page: Any, label: str) -> Path:
+    """The file behind a button; a click that falls into a redraw is lost, so it is tried again."""
+    button = page.get_by_role("button", name=label, exact=True)
+    for patience_ms in (15_000, 15_000, 30_000):
+        rested(page)
+        try:
+            with page.expect_download(timeout=patience_ms) as download:
+                button.click()
+            return Path(download.value.path())
+        except TimeoutError:
+            continue
+    raise AssertionError(f"{label!r} brought no file")
 
 
 def download_yaml(page: Any) -> dict[str, Any]:
     to_page(page, "Export")
-    return dict(yaml.safe_load(downloaded(page, "Download engine.yaml")))
+    return dict(yaml.safe_load(downloaded(page, "Download engine.yaml").read_text("utf-8")))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.app import Server
+from tests.app import Server, running
 from tests.browser.accessibility import faults
 from tests.browser.drive import (
     download_yaml,
@@ -102,7 +102,7 @@ def test_from_sample_to_yaml(
     found += faults(page, f"Export, measured on {sample}")
     assert not found, "\n".join(found)
     page.get_by_role("tab", name="Report").click()
-    report = downloaded(page, "Download report.html")
+    report = downloaded(page, "Download report.html").read_text("utf-8")
     assert ("Leave enable_tree_training off" in report) == (picked is None)
     assert ("Do not enable tree training on these rows" in report) == (picked is None)
 
@@ -141,12 +141,8 @@ def test_from_text_to_yaml(page: Any, server: Server) -> None:
 
 @pytest.fixture
 def fresh_server(tmp_path: Path) -> Iterator[Server]:
-    running = Server(tmp_path)
-    try:
-        running.start()
-        yield running
-    finally:
-        running.stop()
+    with running(tmp_path) as started:
+        yield started
 
 
 def test_a_deep_link_first_keeps_the_frame_and_survives_a_restart(

@@ -13,12 +13,11 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import TimeoutError
 
 from packing.sources.load import load
 from packing.sources.spec import SourceSpec
-from tests.app import Server
-from tests.browser.drive import rested, summary, to_page
+from tests.app import Server, running
+from tests.browser.drive import downloaded, rested, summary, to_page
 from tests.tuning.workspaces import workspace
 from tuning.jobs import Jobs
 from tuning.plan import TuningPlan
@@ -56,23 +55,15 @@ def sweep_into(home: Path) -> None:
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     home = tmp_path_factory.mktemp("measured")
     sweep_into(home)
-    running = Server(home)
-    try:
-        running.start()
-        yield running
-    finally:
-        running.stop()
+    with running(home) as started:
+        yield started
 
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Iterator[Server]:
     """A server that has measured nothing."""
-    running = Server(tmp_path / "empty")
-    try:
-        running.start()
-        yield running
-    finally:
-        running.stop()
+    with running(tmp_path / "empty") as started:
+        yield started
 
 
 def figures(page: Any) -> list[str]:
@@ -90,20 +81,6 @@ def figures(page: Any) -> list[str]:
 
 def to_tab(page: Any, name: str) -> None:
     page.get_by_role("tab", name=name).click()
-
-
-def downloaded(page: Any, label: str) -> Path:
-    """The file behind a button; a click that falls into a redraw is lost, so it is tried again."""
-    button = page.get_by_role("button", name=label, exact=True)
-    for patience_ms in (15_000, 15_000, 30_000):
-        rested(page)
-        try:
-            with page.expect_download(timeout=patience_ms) as download:
-                button.click()
-            return Path(download.value.path())
-        except TimeoutError:
-            continue
-    raise AssertionError(f"{label!r} brought no file")
 
 
 def picture(page: Any) -> str:

@@ -42,17 +42,16 @@ def styled(figure: go.Figure, height: int, legend: bool = True) -> go.Figure:
     return figure
 
 
-def mark_cap(figure: go.Figure, cap: int, text: str = "cap") -> None:
-    """A vertical line at ``max_tokens_per_mb``, on a linear or logarithmic axis."""
-    logarithmic = figure.layout.xaxis.type == "log"
+def mark_cap(figure: go.Figure, cap: int) -> None:
+    """A vertical line at ``max_tokens_per_mb``, on a linear axis."""
     figure.add_vline(x=cap, line={"color": RED, "width": 1.5})
     figure.add_annotation(
-        x=math.log10(cap) if logarithmic else cap,  # plotly wants a line's x plain, a label's not
+        x=cap,
         y=0,
         yref="paper",
         yanchor="bottom",
         xanchor="left",
-        text=f" {text} {cap:,}",
+        text=f" cap {cap:,}",
         showarrow=False,
         font={"color": RED, "size": 12},
     )
