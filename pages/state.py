@@ -23,6 +23,7 @@ from tuning.plan import TuningPlan
 _PLAN, _UNDO, _VIEW, _OTHER = "state.plan", "state.undo", "state.view", "state.other"
 _LAST = "state.last_change"
 _WRITTEN, _REFUSED = "state.url_written", "state.url_refused"
+_AHEAD = "state.ahead_of_url"
 
 VIEW_KEYS = ("tree", "node", "row", "x0", "x1", "token")
 OTHER_KEYS = ("vs", "a.run", "b.run", *(f"b.{name}" for name in sorted(TuningPlan.query_names())))
@@ -57,6 +58,7 @@ def update(**fields: Any) -> None:
     if last != tuple(fields) or now - then > _IN_A_ROW_S:
         st.session_state[_UNDO] = _with_undo_step()
     st.session_state[_PLAN] = after
+    st.session_state[_AHEAD] = True
     if after.source != before.source:
         st.session_state[_VIEW] = {}
     elif any(getattr(after, name) != getattr(before, name) for name in _MAKE_TREES):
@@ -75,6 +77,7 @@ def undo() -> None:
     st.session_state[_OTHER] = beside
     st.session_state.pop(_LAST, None)
     st.session_state[_PLAN] = before
+    st.session_state[_AHEAD] = True
 
 
 def bind(
@@ -108,6 +111,7 @@ def set_view(**values: int | None) -> None:
         if value is not None:
             current[name] = int(value)
     st.session_state[_VIEW] = current
+    st.session_state[_AHEAD] = True
 
 
 def other() -> dict[str, str]:
@@ -123,6 +127,7 @@ def set_other(values: Mapping[str, str | None]) -> None:
         st.session_state[_UNDO] = _with_undo_step()
         st.session_state.pop(_LAST, None)
         st.session_state[_OTHER] = after
+        st.session_state[_AHEAD] = True
 
 
 def _with_undo_step() -> list[tuple[TuningPlan, dict[str, str]]]:
@@ -135,8 +140,15 @@ def refused() -> list[str]:
 
 
 def read_url() -> None:
-    """Take plan, view and comparison from the URL where it is not what this session wrote."""
+    """Take plan, view and comparison from the URL where it is not what this session wrote.
+
+    A browser sends the address it has, which lags behind: keys pressed faster than the page is
+    drawn come with the address of an earlier press. So a run that follows a change made here, or
+    one that a timer asked for (``redraw``), does not take it.
+    """
     query = st.query_params.to_dict()
+    if st.session_state.pop(_AHEAD, False) and _WRITTEN in st.session_state:
+        return
     known = _plan_query(query) | _view_query(query) | _other_query(query)
     if query == st.session_state.get(_WRITTEN) or (not known and _PLAN in st.session_state):
         return
@@ -154,6 +166,13 @@ def write_url() -> None:
     if st.query_params.to_dict() != wanted:
         st.query_params.from_dict(wanted)
     st.session_state[_WRITTEN] = wanted
+    st.session_state[_AHEAD] = False
+
+
+def redraw() -> None:
+    """Draw the whole page again, for a timer: the address it comes with may be an old one."""
+    st.session_state[_AHEAD] = True
+    st.rerun()
 
 
 def _plan_query(query: Mapping[str, str]) -> dict[str, str]:

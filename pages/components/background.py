@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 import streamlit as st
 
+from pages import state
 from tuning.workbench import CurvePoint, Workbench
 
 _PATIENCE_S = 0.12
@@ -73,5 +74,5 @@ def curve(bench: Workbench, packer: str, alignment: int) -> tuple[list[CurvePoin
 def watch() -> None:
     """Draw the page again while curves grow; the page stops calling this when they are done."""
     if st.session_state.pop("curves_seen", False):
-        st.rerun()
+        state.redraw()
     st.session_state["curves_seen"] = True

@@ -9,7 +9,7 @@ export default function (component) {
   const { parentElement, data } = component;
   let part = parts.get(parentElement);
   if (!part) parts.set(parentElement, (part = created(parentElement)));
-  part.send = (cap) => component.setStateValue("cap", cap);
+  part.send = (cap) => component.setTriggerValue("moved", cap);
   part.show(data);
 }
 

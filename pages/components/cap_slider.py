@@ -40,7 +40,7 @@ def cap_slider(low: int, high: int, step: int) -> None:
     """Draw it over ``low, low + step … high`` tokens and bind it to the plan's cap."""
 
     def moved() -> None:
-        cap = st.session_state[_KEY].get("cap")
+        cap = st.session_state[_KEY].get("moved")
         if isinstance(cap, int) and low <= cap <= high:
             state.update(max_tokens_per_mb=cap)
 
@@ -48,5 +48,5 @@ def cap_slider(low: int, high: int, step: int) -> None:
     _component(
         key=_KEY,
         data={"cap": cap, "low": low, "high": high, "step": step},
-        on_cap_change=moved,
+        on_moved_change=moved,
     )

@@ -95,7 +95,7 @@ def follow(task: LoadTask) -> bool:
 @st.fragment(run_every=0.5)
 def _bar(task: LoadTask) -> None:
     if task.ended.is_set():
-        st.rerun()
+        state.redraw()
     p = task.progress
     counted = f" · {p.rows:,} rows, {p.tokens:,} tokens" if p.rows else ""
     st.progress(p.fraction or 0.0, text=f"{source_name(task.source)}: {p.stage}{counted}")

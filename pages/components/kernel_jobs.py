@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from pages import state
 from pages.components import data
 from tuning.jobs import Jobs, JobView
 from tuning.plan import TuningPlan
@@ -73,7 +74,7 @@ def _follow(ids: list[str]) -> None:
     """One line a job; the page is drawn again when one ends or has a new row to show."""
     views = [_jobs().view(job) for job in ids]
     if not all(view.active for view in views) or _n_rows(views) != st.session_state.get(_SEEN):
-        st.rerun()
+        state.redraw()
     for view in views:
         name = data.source_name(view.plan.source)
         st.status(f"{_TITLES[view.kind]} ({name}): {view.message}", state="running")

@@ -55,7 +55,7 @@ def follow(job: str) -> None:
     """The sweep as it stands; the page is drawn again when it ends."""
     view = jobs().view(job)
     if not view.active:
-        st.rerun()
+        state.redraw()
     progress = view.last("progress")
     budget = float(view.arguments["budget_s"])
     left = float(progress["left_s"]) if progress and "left_s" in progress else budget
