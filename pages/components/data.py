@@ -29,6 +29,7 @@ from tuning.workbench import Workbench, aligned
 
 _PATIENCE_S = 0.4
 _LARGEST_CAP = 262_144
+_LATE = "data.late"  # the strip on top was drawn before the rows had loaded
 
 __all__ = ["LoadTask", "Workbench", "bench", "bench_or_none", "follow", "loaded", "task_of"]
 
@@ -107,12 +108,6 @@ def _bench(fingerprint: str, prompts: int, samples: int, cut: int, _loaded: Load
     return Workbench.of(_loaded.rows, plan)
 
 
-def loaded_or_none() -> Loaded | None:
-    """The plan's rows if they have loaded."""
-    task = task_of(state.plan().source)
-    return task.result if task.ended.wait(_PATIENCE_S) else None
-
-
 def loaded() -> Loaded:
     """The plan's rows; the page stops at a bar, or at a sentence and a way on."""
     task = task_of(state.plan().source)
@@ -130,11 +125,16 @@ def loaded() -> Loaded:
             if state.can_undo():
                 st.button("Back to what was loaded before", on_click=state.undo)
         st.stop()
+    if st.session_state.pop(_LATE, False):
+        state.redraw()
     return task.result
 
 
 def bench_or_none() -> Workbench | None:
-    found = loaded_or_none()
+    """The workbench for what is drawn before the page itself; None while rows load."""
+    task = task_of(state.plan().source)
+    found = task.result if task.ended.wait(_PATIENCE_S) else None
+    st.session_state[_LATE] = found is None
     return None if found is None else _bench_of(found)
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from packing.sources.spec import SourceSpec
+from pages.components import data
+from pages.components import summary as summary_strip
 
 FRAME = str(Path(__file__).resolve().parents[2] / "pages" / "frame.py")
 FIGURE_BUDGET = 300_000
@@ -65,6 +69,28 @@ def test_a_link_brings_the_plan_back_on_every_page() -> None:
     app.switch_page("trie.py").run()
     assert "4,096" in summary(app)
     assert app.query_params["cap"] == ["4096"] or app.query_params["cap"] == "4096"
+
+
+def test_rows_that_load_after_the_strip_was_drawn_are_shown_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    strip_is_drawn = threading.Event()
+
+    def load_late(*given: Any) -> Any:
+        strip_is_drawn.wait()
+        return load(*given)
+
+    def draw_then_load() -> None:
+        draw()
+        strip_is_drawn.set()
+
+    load, draw = data.load, summary_strip.draw
+    monkeypatch.setattr(data, "load", load_late)
+    monkeypatch.setattr(summary_strip, "draw", draw_then_load)
+    monkeypatch.setattr(data, "_PATIENCE_S", 1.0)
+    app = AppTest.from_file(FRAME, default_timeout=60).run()
+    assert not any(b.key == "cancel_load" for b in app.button), "the page itself has its rows"
+    assert "rows a step" in summary(app)
 
 
 def test_a_broken_link_says_what_was_not_used() -> None:
