@@ -105,13 +105,11 @@ def view(name: str, default: int = 0) -> int:
 
 def set_view(**values: int | None) -> None:
     """Set numbers of the view; None clears one."""
-    current = dict(st.session_state.get(_VIEW, {}))
-    for name, value in values.items():
-        current.pop(name, None)
-        if value is not None:
-            current[name] = int(value)
-    st.session_state[_VIEW] = current
-    st.session_state[_AHEAD] = True
+    before = st.session_state.get(_VIEW, {})
+    after = {k: int(v) for k, v in (before | values).items() if v is not None}
+    if after != before:
+        st.session_state[_VIEW] = after
+        st.session_state[_AHEAD] = True
 
 
 def other() -> dict[str, str]:

@@ -62,7 +62,7 @@ i.padding { background: repeating-linear-gradient(135deg, rgba(128, 128, 128, 0.
 def draw(bench: Workbench, plan: TuningPlan) -> None:
     """The picture with its times, then the fold; all is worked out here and not before."""
     _draw_picture(bench, plan)
-    st.subheader("How one tree folds", anchor=False)
+    st.header("How one tree folds", anchor=False)
     fold = _fold(bench.rows.fingerprint, plan.max_tokens_per_mb, plan.packer, bench)
     if fold is None:
         st.info("All rows are empty: there is no tree to fold.")
@@ -80,7 +80,7 @@ def _draw_picture(bench: Workbench, plan: TuningPlan) -> None:
     picture = _picture(bench.rows.fingerprint, str(way), plan.packer, bench, plan)
     n_rows = sum(len(rank.members) for one in chain.ppo_update for rank in one.ranks)
     steps = _steps(bench, plan)
-    st.subheader(headline(picture, n_rows), anchor=False)
+    st.header(headline(picture, n_rows), anchor=False)
     st.markdown(" ".join(part for part in (_gain(picture), _faster(steps)) if part))
     st.html(_CSS)
     ways = "".join(_way(bar, picture, steps, plan) for bar in bars(picture))

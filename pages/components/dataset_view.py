@@ -126,7 +126,7 @@ def draw_rows(loaded: Loaded) -> None:
     """A searchable table, and the chosen row as tokens."""
     if not len(loaded.rows):
         return
-    st.subheader("Rows", anchor=False)
+    st.header("Rows", anchor=False)
     columns = st.columns([3, 2])
     text = columns[0].text_input(
         "search text",

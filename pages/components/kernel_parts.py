@@ -150,7 +150,7 @@ def _tile_maps(key: tuple[str, int, int, str], _trie: Trie) -> tuple[TileMap, Ti
 
 def draw_tiles(trie: Trie, tree: int, fingerprint: str, plan: TuningPlan) -> None:
     """The mask of the tree as tiles, in AReaL's order and in ours."""
-    st.subheader("The mask in tiles", anchor=False)
+    st.header("The mask in tiles", anchor=False)
     areal, ours = _tile_maps((fingerprint, tree, plan.max_tokens_per_mb, plan.packer), trie)
     st.plotly_chart(
         tile_maps(areal, ours),

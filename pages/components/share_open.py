@@ -50,7 +50,7 @@ class Opened:
 
 def draw_open() -> None:
     """The uploader, and what became of the file."""
-    st.subheader("Open a workspace", anchor=False)
+    st.header("Open a workspace", anchor=False)
     file = st.file_uploader("A workspace file", type=["zip"], key="share_upload")
     if file is not None and st.session_state.get(_FILE) != file.file_id:
         st.session_state[_FILE] = file.file_id

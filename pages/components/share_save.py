@@ -16,7 +16,7 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 def draw_link(known: Known) -> None:
     """The address that opens this plan on the Tune page, in a box with copy."""
-    st.subheader("Copy link", anchor=False)
+    st.header("Copy link", anchor=False)
     link = link_to(known.plan, "tune")
     if not link:
         st.caption("The address of this server is not known; copy it from the address bar.")
@@ -33,7 +33,7 @@ def draw_link(known: Known) -> None:
 
 def draw_save(known: Known) -> None:
     """The workspace file; the rows only where they are asked for."""
-    st.subheader("Save workspace", anchor=False)
+    st.header("Save workspace", anchor=False)
     n = len(known.points)
     sweep = ", the sweep" if known.sweep else ""
     measured = f"{n} measured point{'s' * (n != 1)}{sweep}" if n else "nothing measured yet"

@@ -76,6 +76,8 @@ def draw_result(job: JobView) -> None:
         placeholder="–",
         key="sweep_table",
         column_config={
+            "max_tokens_per_mb": st.column_config.NumberColumn(format="localized"),
+            "trees": st.column_config.NumberColumn(format="localized"),
             "step, s": st.column_config.NumberColumn(format="%.3f"),
             "compute_logp, s": st.column_config.NumberColumn(
                 format="%.3f",
@@ -85,7 +87,11 @@ def draw_result(job: JobView) -> None:
             "worst predicted, s": st.column_config.NumberColumn(format="%.3f"),
             "worst paid ÷ original": st.column_config.NumberColumn(format="%.3f"),
             "predicted, s": st.column_config.NumberColumn(format="%.3f"),
-            "tree_token_ratio": st.column_config.NumberColumn(format="%.3f"),
+            "tree_token_ratio": st.column_config.NumberColumn(
+                format="%.3f",
+                help="Of one update: rows dealt to ranks and minibatches in AReaL's order. The "
+                "strip on top packs the batch in the order of the data, so the two may differ.",
+            ),
             "paid ÷ original": st.column_config.NumberColumn(format="%.3f"),
             "memory, GiB": st.column_config.NumberColumn(format="%.2f"),
             "original tokens/s": st.column_config.NumberColumn(format="localized"),

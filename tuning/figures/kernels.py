@@ -83,8 +83,8 @@ def attention_bars(rows: Sequence[Mapping[str, Any]]) -> go.Figure:
     figure.update_layout(barmode="group", bargap=0.3, bargroupgap=0.06)
     figure.update_layout(legend_traceorder="normal")
     longest = max((t["median_ms"] for row in timed for t in _times(row)), default=1.0)
-    # Room for the label behind the longest bar.
-    figure.update_xaxes(title="milliseconds (median)", range=[0, 1.2 * longest], tickformat=",")
+    # Room for the label behind the longest bar, on a narrow screen too.
+    figure.update_xaxes(title="milliseconds (median)", range=[0, 1.5 * longest], tickformat=",")
     styled(figure, 90 + 62 * max(len(timed), 1))
     figure.update_yaxes(categoryorder="array", categoryarray=names, gridcolor="rgba(0,0,0,0)")
     return figure

@@ -79,7 +79,7 @@ def tile_maps(areal: TileMap, ours: TileMap) -> go.Figure:
     figure.update_xaxes(title="key", **axis)
     figure.update_yaxes(**axis | {"range": [end, 0]})
     figure.update_yaxes(title="query", scaleanchor="x", col=1)
-    figure.update_yaxes(scaleanchor="x2", col=2)
+    figure.update_yaxes(scaleanchor="x2", showticklabels=False, col=2)
     figure.update_layout(margin_t=56, legend_y=1.07)
     return figure
 
