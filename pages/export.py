@@ -15,14 +15,15 @@ from pages.components.share_open import draw_open
 from pages.components.share_save import draw_link, draw_save
 
 bench = data.bench()
+plan = state.plan()
+known = known_of(bench, plan)
 
 st.title("Export", anchor=False)
 st.caption(
     "AReaL checks most rules of tree training only when the first batch is packed, after a whole "
     "rollout, and some never. This page checks them now."
 )
-choice = draw_settings()
-plan = state.plan()
+choice = draw_settings(known.sweep.pick if known.sweep else None)
 runs = not draw_refusal(bench, plan)
 if runs:
     draw_verdict(bench, plan, choice)
@@ -37,7 +38,6 @@ with own:
     draw_own_config(bench, plan, choice)
 with logs:
     draw_logs(bench, plan)
-known = known_of(bench, plan)
 with report:
     draw_report(known)
 with share:

@@ -4,6 +4,7 @@ Notable:
 - only keys that the chosen version has, and only what was tuned or what trees need beside it
 - every export starts with its evidence: data, plan, figures, versions, date, and a link back
 - what was not measured is called not measured
+- where measurement says that trees lose, the same settings are written with trees off
 """
 
 from __future__ import annotations
@@ -105,11 +106,13 @@ def render(
     form: Form = "yaml",
     *,
     with_ref: bool = False,
+    trees: bool = True,
 ) -> str:
     """The text of an export, with its evidence on top.
 
     target:   the AReaL version whose keys are written
     with_ref: write ``ref:`` with the same tree settings too (a reference pass runs: kl_ctl > 0)
+    trees:    whether tree training is turned on, or off
 
     Raises ExportError for a plan that AReaL would refuse, or an unknown target or form.
     """
@@ -126,52 +129,63 @@ def render(
     if form == "verl":
         return header + verl_config(plan)
     if form == "yaml":
-        return header + _standalone(plan, target)
+        return header + _standalone(plan, target, trees)
     if form == "fragment":
-        return header + _fragment(plan, target, with_ref)
+        return header + _fragment(plan, target, with_ref, trees)
     if form == "overrides":
-        return header + _overrides(plan, target, with_ref)
-    return header + _python(plan, target)
+        return header + _overrides(plan, target, with_ref, trees)
+    return header + _python(plan, target, trees)
 
 
-def settings(plan: TuningPlan, target: Version = "1.0.4") -> dict[str, Any]:
+def settings(plan: TuningPlan, target: Version = "1.0.4", trees: bool = True) -> dict[str, Any]:
     """Dotted keys under ``actor`` and their values: what was tuned and what trees need."""
     found: dict[str, Any] = {}
     if target == "tree_training_mode":
-        found["tree_training_mode"] = "sparse"
+        found["tree_training_mode"] = "sparse" if trees else "disabled"
     else:
-        found["enable_tree_training"] = True
-    found |= {"pad_to_maximum": True, "mb_spec.max_tokens_per_mb": plan.max_tokens_per_mb}
-    if plan.engine == "archon":
+        found["enable_tree_training"] = trees
+    # Flat micro-batches padded to the maximum would pay what trees pay and share nothing.
+    found |= {"pad_to_maximum": trees, "mb_spec.max_tokens_per_mb": plan.max_tokens_per_mb}
+    if trees and plan.engine == "archon":
         found["archon.enable_compile"] = True
-    if plan.engine == "megatron":
+    if trees and plan.engine == "megatron":
         found["megatron.bridge_type"] = "mbridge"
     if plan.gradient_checkpointing:
         found["gradient_checkpointing"] = True
     return found
 
 
-def _ref_settings(plan: TuningPlan, target: Version) -> dict[str, Any]:
+def _ref_settings(plan: TuningPlan, target: Version, trees: bool) -> dict[str, Any]:
     """A reference pass has no backward, hence no checkpoints."""
-    return {k: v for k, v in settings(plan, target).items() if k != "gradient_checkpointing"}
+    found = settings(plan, target, trees)
+    return {k: v for k, v in found.items() if k != "gradient_checkpointing"}
 
 
 def changes(
-    plan: TuningPlan, target: Version = "1.0.4", *, prefix: str = "actor.", with_ref: bool = False
+    plan: TuningPlan,
+    target: Version = "1.0.4",
+    *,
+    prefix: str = "actor.",
+    with_ref: bool = False,
+    trees: bool = True,
 ) -> dict[str, Any]:
     """The same with the minibatches and whole paths, as they are written into a user's config."""
-    own = settings(plan, target) | {"ppo_n_minibatches": plan.ppo_n_minibatches}
+    own = settings(plan, target, trees) | {"ppo_n_minibatches": plan.ppo_n_minibatches}
     found = {f"{prefix}{key}": value for key, value in own.items()}
     if with_ref:
-        found |= {f"ref.{key}": value for key, value in _ref_settings(plan, target).items()}
+        found |= {f"ref.{k}": value for k, value in _ref_settings(plan, target, trees).items()}
     return found
 
 
 def override_lines(
-    plan: TuningPlan, target: Version = "1.0.4", *, with_ref: bool = False
+    plan: TuningPlan,
+    target: Version = "1.0.4",
+    *,
+    with_ref: bool = False,
+    trees: bool = True,
 ) -> list[str]:
     """``++key=value`` each: sets a key whether the file has it or not."""
-    found = changes(plan, target, with_ref=with_ref)
+    found = changes(plan, target, with_ref=with_ref, trees=trees)
     return [f"++{path}={_plain(value)}" for path, value in found.items()]
 
 
@@ -187,7 +201,7 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).translate(_ESCAPES)
 
 
-def _standalone(plan: TuningPlan, target: Version) -> str:
+def _standalone(plan: TuningPlan, target: Version, trees: bool) -> str:
     path = model_path(plan)
     lines = [
         "experiment_name: espalier",
@@ -196,29 +210,29 @@ def _standalone(plan: TuningPlan, target: Version) -> str:
         f"path: {quoted(path)}"
         if path
         else f"# path: your model (the plan was timed with the random model {plan.model})",
-        *_nested(settings(plan, target)),
+        *_nested(settings(plan, target, trees)),
         f"# ppo_n_minibatches: {plan.ppo_n_minibatches} is counted in the figures above; it is a "
         "PPOActorConfig setting",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _fragment(plan: TuningPlan, target: Version, with_ref: bool) -> str:
-    own = settings(plan, target) | {"ppo_n_minibatches": plan.ppo_n_minibatches}
+def _fragment(plan: TuningPlan, target: Version, with_ref: bool, trees: bool) -> str:
+    own = settings(plan, target, trees) | {"ppo_n_minibatches": plan.ppo_n_minibatches}
     lines = ["actor:", *_nested(own, "  ")]
     if with_ref:
-        lines += ["ref:", *_nested(_ref_settings(plan, target), "  ")]
+        lines += ["ref:", *_nested(_ref_settings(plan, target, trees), "  ")]
     return "\n".join(lines) + "\n"
 
 
-def _overrides(plan: TuningPlan, target: Version, with_ref: bool) -> str:
-    lines = override_lines(plan, target, with_ref=with_ref)
+def _overrides(plan: TuningPlan, target: Version, with_ref: bool, trees: bool) -> str:
+    lines = override_lines(plan, target, with_ref=with_ref, trees=trees)
     body = " \\\n  ".join(lines)
     return f"# append to: python train.py --config your.yaml\n  {body}\n"
 
 
-def _python(plan: TuningPlan, target: Version) -> str:
-    found = settings(plan, target)
+def _python(plan: TuningPlan, target: Version, trees: bool) -> str:
+    found = settings(plan, target, trees)
     nested = {
         "mb_spec": ("MicroBatchSpec", "max_tokens_per_mb"),
         "archon": ("ArchonEngineConfig", "enable_compile"),

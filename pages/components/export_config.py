@@ -16,7 +16,6 @@ from pages.components.export_parts import (
     show_verdict,
 )
 from tuning.areal.config import TRAINER_NAMES, ArealConfig, ConfigError
-from tuning.areal.schema import Version
 from tuning.areal.tune import Tuned, tune_config
 from tuning.plan import TuningPlan
 from tuning.workbench import Workbench
@@ -37,14 +36,14 @@ def draw_own_config(bench: Workbench, plan: TuningPlan, choice: Choice) -> None:
     name = st.session_state.get(_NAME, "config.yaml")
     try:
         config = ArealConfig.read(given)
-        tuned = _tuned(given, plan, choice.target, bench.rows.fingerprint, bench.rows)
+        tuned = _tuned(given, plan, choice, bench.rows.fingerprint, bench.rows)
     except ConfigError as error:
         st.error(escaped(f"{name}: {error}"), icon=":material/error:")
         return
     text = config.yaml.text
     kind = TRAINER_NAMES[config.trainer]
     st.markdown(f"**{escaped(name)}** is {kind} with {len(text.splitlines())} lines.")
-    st.subheader("As it stands", anchor=False)
+    st.header("As it stands", anchor=False)
     before = report_of(text, bench.rows, choice.target, plan.memory_budget_gib)
     show_verdict(before, accepted_by(text, None, choice.target))
     if not before.tree_on:
@@ -56,8 +55,9 @@ def draw_own_config(bench: Workbench, plan: TuningPlan, choice: Choice) -> None:
 
 
 @st.cache_resource(show_spinner=False, max_entries=16)
-def _tuned(given: str | bytes, plan: TuningPlan, target: Version, data: str, _rows: Rows) -> Tuned:
-    return tune_config(ArealConfig.read(given), plan, target, rows=_rows)
+def _tuned(given: str | bytes, plan: TuningPlan, choice: Choice, data: str, _rows: Rows) -> Tuned:
+    config = ArealConfig.read(given)
+    return tune_config(config, plan, choice.target, rows=_rows, trees=choice.trees)
 
 
 def _take_file() -> None:
@@ -79,7 +79,7 @@ def _draw_plan(config: ArealConfig, plan: TuningPlan) -> None:
     filled, notes = config.plan(plan)
     new = {k: v for k, v in filled.to_json().items() if getattr(plan, k) != v}
     gone = [k for k in plan.to_json() if k not in filled.to_json()]
-    st.subheader("Your settings as a plan", anchor=False)
+    st.header("Your settings as a plan", anchor=False)
     for note in notes:
         st.markdown(f"- {escaped(note)}")
     if not new and not gone:
@@ -97,7 +97,7 @@ def _draw_plan(config: ArealConfig, plan: TuningPlan) -> None:
 
 
 def _draw_tuned(config: ArealConfig, tuned: Tuned, name: str, choice: Choice) -> None:
-    st.subheader("Tuned", anchor=False)
+    st.header("Tuned", anchor=False)
     for note in tuned.notes:
         st.markdown(f"- {escaped(note)}")
     diff = config.diff(tuned.config, name)

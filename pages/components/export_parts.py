@@ -21,6 +21,7 @@ from tuning.evidence import evidence_of
 from tuning.plan import TuningPlan
 from tuning.points import Point
 from tuning.store import Store, StoreError
+from tuning.sweep_result import Pick
 from tuning.workbench import Workbench, aligned
 
 _FORM_NAMES: dict[export.Form, str] = {
@@ -42,15 +43,17 @@ _COLOURS = {
 
 @dataclass(frozen=True)
 class Choice:
-    """What is exported: AReaL's version, and whether a reference pass runs."""
+    """What is exported: AReaL's version, whether a reference pass runs, trees on or off."""
 
     target: Version
     with_ref: bool
+    trees: bool
 
 
-def draw_settings() -> Choice:
-    """Version, engine and reference pass."""
+def draw_settings(pick: Pick | None) -> Choice:
+    """Version, engine, reference pass, and trees: on unless the sweep's pick says they lose."""
     columns = st.columns([2, 2, 3], vertical_alignment="bottom")
+    lose = pick is not None and pick.mode != "tree"
     target = columns[0].selectbox(
         "AReaL version",
         EXPORT_VERSIONS,
@@ -64,18 +67,25 @@ def draw_settings() -> Choice:
         help="Archon gets torch.compile, Megatron gets mbridge: trees need them.",
         **state.bind("engine"),
     )
-    with_ref = columns[2].checkbox(
-        "A reference model runs (kl_ctl > 0)",
-        help="ref: then gets the same tree settings.",
-        **kept("export_ref", False),
-    )
-    return Choice(target, with_ref)
+    with columns[2]:
+        trees = st.checkbox(
+            "Train on trees (enable_tree_training)", **kept("export_trees", not lose)
+        )
+        with_ref = st.checkbox(
+            "A reference model runs (kl_ctl > 0)",
+            help="ref: then gets the same tree settings.",
+            **kept("export_ref", False),
+        )
+    if pick is not None and lose:
+        follows = "The config turns trees on all the same." if trees else "The config follows that."
+        st.warning(f"{pick.reason} {follows}", icon=":material/block:")
+    return Choice(target, with_ref, trees)
 
 
 def kept(name: str, default: Any) -> dict[str, Any]:
     """``key`` and ``on_change`` of a widget whose value outlives a visit to another page."""
     key = f"{name}.widget"
-    st.session_state[key] = st.session_state.setdefault(name, default)
+    st.session_state[key] = st.session_state.get(name, default)
 
     def changed() -> None:
         st.session_state[name] = st.session_state[key]
@@ -110,7 +120,7 @@ def draw_refusal(bench: Workbench, plan: TuningPlan) -> bool:
 
 def draw_verdict(bench: Workbench, plan: TuningPlan, choice: Choice) -> None:
     """Will this run? Of the export itself, on the rows of the batch."""
-    text = export.render(plan, export.Evidence(), choice.target, "yaml")
+    text = export.render(plan, export.Evidence(), choice.target, "yaml", trees=choice.trees)
     with_minibatches = f"{text}ppo_n_minibatches: {plan.ppo_n_minibatches}\n"
     report = report_of(with_minibatches, bench.rows, choice.target, plan.memory_budget_gib)
     show_verdict(report, accepted_by(with_minibatches, "PPOActorConfig", choice.target))
@@ -209,7 +219,9 @@ def draw_export(bench: Workbench, plan: TuningPlan, choice: Choice) -> None:
             "No step of this plan has been measured. The packing figures are exact; the Tune page "
             "measures time and memory."
         )
-    text = export.render(plan, evidence, choice.target, form, with_ref=choice.with_ref)
+    text = export.render(
+        plan, evidence, choice.target, form, with_ref=choice.with_ref, trees=choice.trees
+    )
     st.code(text, language=export.LANGUAGES[form], wrap_lines=True)
     st.download_button(
         f"Download {export.FILE_NAMES[form]}",

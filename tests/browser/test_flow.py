@@ -25,10 +25,13 @@ from tests.browser.drive import (
 pytestmark = pytest.mark.browser
 
 
-def check_config(config: dict[str, Any], cap: int) -> None:
-    assert config["enable_tree_training"] is True
-    assert config["pad_to_maximum"] is True
-    assert config["mb_spec"]["max_tokens_per_mb"] == cap
+def check_config(page: Any, picked: int | None) -> None:
+    """The config has the picked cap; where trees lose it turns them off, and the page says so."""
+    config = download_yaml(page)
+    assert config["enable_tree_training"] is (picked is not None)
+    assert config["pad_to_maximum"] is (picked is not None)
+    assert config["mb_spec"]["max_tokens_per_mb"] == (picked or shown_cap(page))
+    assert page.get_by_text("Do not enable tree training").count() == (picked is None)
 
 
 def shown_cap(page: Any) -> int:
@@ -98,7 +101,7 @@ def test_from_sample_to_yaml(
     if picked is not None:
         assert trees_win is not False
         assert re.search(r"\d s", summary(page, "step")), "the picked cap was measured"
-    check_config(download_yaml(page), picked or shown_cap(page))
+    check_config(page, picked)
     found += faults(page, f"Export, measured on {sample}")
     assert not found, "\n".join(found)
     page.get_by_role("tab", name="Report").click()
@@ -135,8 +138,7 @@ def test_from_text_to_yaml(page: Any, server: Server) -> None:
     error.wait_for()
     assert "What was loaded before is still here" in error.inner_text()
     assert "own.jsonl" in summary(page, "name")
-    cap = measure_and_use(page) or shown_cap(page)
-    check_config(download_yaml(page), cap)
+    check_config(page, measure_and_use(page))
 
 
 @pytest.fixture
@@ -200,6 +202,6 @@ def test_from_real_rollouts_to_yaml(page: Any, server: Server, shared_dir: Path)
     assert summary(page, "rows") == "6,595"
     set_number(page, "prompts per step", "16")
     page.locator(".summary .rows b", has_text=re.compile("^80$")).wait_for()
-    cap = measure_and_use(page) or shown_cap(page)
+    picked = measure_and_use(page)
     page.get_by_text(re.compile(r"(measured)")).first.wait_for()
-    check_config(download_yaml(page), cap)
+    check_config(page, picked)

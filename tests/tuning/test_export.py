@@ -111,6 +111,26 @@ def test_overrides_say_the_same_as_the_fragment() -> None:
     assert len(lines) == len(changes(PLAN, with_ref=True))
 
 
+@pytest.mark.parametrize("form", ["yaml", "fragment", "overrides", "python"])
+@pytest.mark.parametrize("target", EXPORT_VERSIONS)
+def test_with_trees_off_flat_packing_is_written_at_the_same_cap(
+    target: Version, form: Form
+) -> None:
+    plan = replace(PLAN, engine="archon")
+    text = render(plan, EVIDENCE, target, form, with_ref=True, trees=False)
+    assert "16384" in text and "compile" not in text
+    if form in ("yaml", "fragment"):
+        found = yaml.safe_load(text)
+        found = found if form == "yaml" else found["actor"]
+        off: dict[str, object] = {"tree_training_mode": "disabled"}
+        if target != "tree_training_mode":
+            off = {"enable_tree_training": False}
+        assert found.items() >= (off | {"pad_to_maximum": False}).items()
+        assert not check(text, version=target).tree_on
+    if form == "yaml":
+        assert check(text, version=target).errors == ()
+
+
 def test_a_random_model_is_not_written_as_a_path() -> None:
     text = render(replace(PLAN, model="tiny"), EVIDENCE)
     assert "path" not in yaml.safe_load(text) and "random model tiny" in text

@@ -43,11 +43,13 @@ def tune_config(
     *,
     rows: Rows | None = None,
     mend: bool = True,
+    trees: bool = True,
 ) -> Tuned:
     """``config`` with the plan's settings written into it.
 
     rows: the plan's batch, for the doctor's rules on data
     mend: write the doctor's mends of errors too, such as a batch size that divides
+    trees: whether tree training is turned on, or off
 
     A config that trees cannot serve (SFT, DPO, reward models) is returned as it is. Raises
     ConfigError where the file cannot take a setting.
@@ -64,6 +66,7 @@ def tune_config(
         target,
         prefix=config.prefix,
         with_ref=Case(config, target).uses_ref,
+        trees=trees,
     )
     minibatches = f"{config.prefix}ppo_n_minibatches"
     if config.trainer == "engine" and not config.has(minibatches):
