@@ -16,24 +16,29 @@ from pages.components.share_save import draw_link, draw_save
 
 bench = data.bench()
 plan = state.plan()
-known = known_of(bench, plan)
 
 st.title("Export", anchor=False)
 st.caption(
     "AReaL checks most rules of tree training only when the first batch is packed, after a whole "
     "rollout, and some never. This page checks them now."
 )
-choice = draw_settings(known.sweep.pick if known.sweep else None)
-runs = not draw_refusal(bench, plan)
-if runs:
-    draw_verdict(bench, plan, choice)
-names = ["A config for AReaL"] if runs else []
-*new, own, logs, report, share = st.tabs(
-    [*names, "Your own config", "Read a log back", "Report", "Save and share"]
+known = known_of(bench, plan)
+# A place of their own: what comes and goes there leaves the tabs below where they are.
+with st.container():
+    choice = draw_settings(known.sweep.pick if known.sweep else None)
+    runs = not draw_refusal(bench, plan)
+    if runs:
+        draw_verdict(bench, plan, choice)
+new, own, logs, report, share = st.tabs(
+    ["A config for AReaL", "Your own config", "Read a log back", "Report", "Save and share"],
+    key="export_tabs",
+    on_change="rerun",  # the server knows which is open, and so it stays open
 )
-for tab in new:
-    with tab:
+with new:
+    if runs:
         draw_export(bench, plan, choice)
+    else:
+        st.caption("There is no config to hand back until the plan above can run.")
 with own:
     draw_own_config(bench, plan, choice)
 with logs:

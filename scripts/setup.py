@@ -10,6 +10,9 @@ import sys
 from scripts.environment import prepare
 from scripts.system import PYTHON, ROOT, SetupError, install_system_package, say
 
+# Two processes: the browser waits most of the time, and the other tests use what it leaves.
+_WHOLE_SUITE = ["-n", "2", "--dist", "loadgroup"]
+
 
 def find_chromium() -> str | None:
     """A Chromium or Chrome that the browser tests can drive."""
@@ -36,7 +39,7 @@ def run_tests(arguments: list[str]) -> int:
         "ruff check": ["ruff", "check", "."],
         "ruff format": ["ruff", "format", "--check", "."],
         "mypy": ["mypy"],
-        "pytest": ["pytest", *arguments],
+        "pytest": ["pytest", *(arguments or _WHOLE_SUITE)],
     }
     bad = []
     for name, command in steps.items():

@@ -13,6 +13,18 @@ import pytest
 from packing.rows import Rows
 from tests.app import CHROMIUM_FLAGS, chromium_path
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs together in one process when several share the suite: a file, or all of browser/.
+
+    Two browsers at once would wait for each other; a file's fixtures are made once.
+    """
+    for item in items:
+        folder = item.path.parent.name
+        group = folder if folder == "browser" else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 

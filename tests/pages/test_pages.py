@@ -12,6 +12,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from packing.sources.load import load
 from packing.sources.spec import SourceSpec
 from pages.components import data
 from pages.components import summary as summary_strip
@@ -84,7 +85,7 @@ def test_rows_that_load_after_the_strip_was_drawn_are_shown_in_it(
         draw()
         strip_is_drawn.set()
 
-    load, draw = data.load, summary_strip.draw
+    draw = summary_strip.draw
     monkeypatch.setattr(data, "load", load_late)
     monkeypatch.setattr(summary_strip, "draw", draw_then_load)
     monkeypatch.setattr(data, "_PATIENCE_S", 1.0)
