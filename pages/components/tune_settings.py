@@ -46,7 +46,7 @@ def draw(bench: Workbench, job: JobView | None) -> None:
             help="A step that needs more does not fit. 0: what the device has.",
             **state.bind("memory_budget_gib"),
         )
-        columns[1].number_input("time budget, minutes", 0.5, 600.0, 10.0, 0.5, key=tune_jobs.BUDGET)
+        columns[1].number_input("time budget, minutes", 0.1, 600.0, 10.0, 0.5, key=tune_jobs.BUDGET)
         columns[2].toggle("gradient checkpointing", **state.bind("gradient_checkpointing"))
     problems = state.plan().problems()
     for sentence in problems:

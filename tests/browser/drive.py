@@ -21,6 +21,12 @@ def to_page(page: Any, name: str) -> None:
     page.get_by_role("heading", name=name, exact=True, level=1).wait_for()
 
 
+def to_tab(page: Any, name: str) -> None:
+    page.get_by_role("tab", name=name).click()
+    page.wait_for_timeout(250)  # until the server has heard of it
+    rested(page)
+
+
 def rested(page: Any) -> None:
     """The script has ended, nothing on screen is stale, and no table or curve is still growing."""
     page.wait_for_function(AT_REST)
@@ -43,7 +49,7 @@ def measure_and_use(page: Any) -> int | None:
     Where flat packing is as fast on this machine the page says so instead; then the cap stays.
     """
     to_page(page, "Tune")
-    set_number(page, "time budget, minutes", "0.5")
+    set_number(page, "time budget, minutes", "0.2")
     page.get_by_role("button", name="Start", exact=True).click()
     use = page.get_by_role("button", name=re.compile(r"^(Use [\d,]+|In use)$"))
     no_trees = page.get_by_text("Do not enable tree training")
@@ -60,7 +66,7 @@ def measure_and_use(page: Any) -> int | None:
 def downloaded(page: Any, label: str) -> Path:
     """The file behind a button; a click that falls into a redraw is lost, so it is tried again."""
     button = page.get_by_role("button", name=label, exact=True)
-    for patience_ms in (15_000, 15_000, 30_000):
+    for patience_ms in (8_000, 20_000, 30_000):
         rested(page)
         try:
             with page.expect_download(timeout=patience_ms) as download:

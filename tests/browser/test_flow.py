@@ -20,6 +20,7 @@ from tests.browser.drive import (
     set_number,
     summary,
     to_page,
+    to_tab,
 )
 
 pytestmark = pytest.mark.browser
@@ -104,7 +105,7 @@ def test_from_sample_to_yaml(
     check_config(page, picked)
     found += faults(page, f"Export, measured on {sample}")
     assert not found, "\n".join(found)
-    page.get_by_role("tab", name="Report").click()
+    to_tab(page, "Report")
     report = downloaded(page, "Download report.html").read_text("utf-8")
     assert ("Leave enable_tree_training off" in report) == (picked is None)
     assert ("Do not enable tree training on these rows" in report) == (picked is None)

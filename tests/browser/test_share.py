@@ -17,7 +17,7 @@ import pytest
 from packing.sources.load import load
 from packing.sources.spec import SourceSpec
 from tests.app import Server, running
-from tests.browser.drive import downloaded, rested, summary, to_page
+from tests.browser.drive import downloaded, rested, summary, to_page, to_tab
 from tests.tuning.workspaces import workspace
 from tuning.jobs import Jobs
 from tuning.plan import TuningPlan
@@ -45,7 +45,7 @@ def sweep_into(home: Path) -> None:
         rows = batch_rows(load(PLAN.source).rows, PLAN)
         jobs = Jobs(store=Store())
         asked = {"data": rows.fingerprint, "question": question_of(PLAN)}
-        job = jobs.start("sweep", PLAN, rows, {"budget_s": 15.0, "longest_row": 0} | asked)
+        job = jobs.start("sweep", PLAN, rows, {"budget_s": 8.0, "longest_row": 0} | asked)
         ended = jobs.wait(job, 240)
         assert ended.state == "done", ended.message
         assert jobs.store.entries(data=rows.fingerprint)
@@ -77,10 +77,6 @@ def figures(page: Any) -> list[str]:
     )
     assert marks and any("measured" in name for name in legend)
     return [page.locator(".summary").inner_text(), *legend, *pick.all_inner_texts(), *marks]
-
-
-def to_tab(page: Any, name: str) -> None:
-    page.get_by_role("tab", name=name).click()
 
 
 def picture(page: Any) -> str:
