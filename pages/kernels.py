@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from pages import state
-from pages.components import data, help_panel, kernel_jobs
+from pages.components import command, data, help_panel, kernel_jobs
 from pages.components.kernel_parts import (
     draw_compile_table,
     draw_proof,
@@ -13,6 +13,7 @@ from pages.components.kernel_parts import (
     draw_tiles,
 )
 from pages.components.kernel_table import draw_runs
+from tuning.commands import command_line
 
 bench = data.bench()
 plan = state.plan()
@@ -34,4 +35,8 @@ draw_settings(bench, plan, trie, tree, len(forest), "kernels" in busy)
 draw_runs(plan, tree, kernel_jobs.newest("kernels", bench, tree))
 draw_tiles(trie, tree, bench.rows.fingerprint, plan)
 draw_compile_table()
+command.show(
+    f"{command_line('prove', plan)}\n{command_line('kernels', plan)}"
+    + (f" --tree {tree}" if tree else "")
+)
 help_panel.draw("block efficiency", "trie", "max_tokens_per_mb")

@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
-from packing.sources.spec import SourceSpec
+from packing.sources.spec import SourceSpec, parse_rows
 from tuning.plan import TuningPlan
+
+_AS_OPTIONS = ("expand", "style", "tokenizer", "limit", "versions", "roles")
 
 
 def rows_argument(source: SourceSpec) -> str:
-    """ROWS as the command line takes it."""
+    """ROWS as the command line takes it; JSON where the source has settings without an option."""
+    short = source.location
     if source.kind == "sample":
-        return f"sample:{source.location}"
-    if source.kind == "hub":
+        short = f"sample:{source.location}"
+    elif source.kind == "hub":
         revision = f"@{source.revision}" if source.revision else ""
         split = f":{source.split}" if source.split else ""
-        return f"hub:{source.location}{revision}{split}"
-    return source.location
+        short = f"hub:{source.location}{revision}{split}"
+    told = {name: getattr(source, name) for name in _AS_OPTIONS}
+    return short if replace(parse_rows(short), **told) == source else source.to_query()
 
 
 def source_options(source: SourceSpec) -> list[str]:
-    """Options that say how records become rows, where they differ from the defaults."""
+    """Options that say how records become rows, where they differ from what ROWS says."""
+    told = parse_rows(rows_argument(source))
     options: list[str] = []
-    if source.expand != "conversation":
-        options += ["--expand", source.expand]
-    if source.style != "individual":
-        options += ["--style", source.style]
-    if source.tokenizer:
-        options += ["--tokenizer", source.tokenizer]
-    if source.limit is not None:
-        options += ["--limit", str(source.limit)]
-    for version in source.versions:
+    for name in ("expand", "style", "tokenizer", "limit"):
+        if (value := getattr(source, name)) != getattr(told, name):
+            options += [f"--{name}", str(value)]
+    for version in source.versions if source.versions != told.versions else ():
         options += ["--version", version]
-    for role, path in source.roles:
+    for role, path in source.roles if source.roles != told.roles else ():
         options += ["--role", f"{role}={path}"]
     return options
 
@@ -57,6 +58,14 @@ _OPTIONS = {
         "gradient_checkpointing": "--gradient-checkpointing",
         "memory_budget_gib": "--memory",
         "caps": "--caps",
+    },
+    "prove": {"max_tokens_per_mb": "--cap", "packer": "--packer", "device": "--device"},
+    "kernels": {
+        "max_tokens_per_mb": "--cap",
+        "packer": "--packer",
+        "model": "--model",
+        "dtype": "--dtype",
+        "device": "--device",
     },
     "export": {
         "max_tokens_per_mb": "--cap",

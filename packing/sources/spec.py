@@ -198,10 +198,12 @@ class SourceSpec:
 
 
 def parse_rows(argument: str) -> SourceSpec:
-    """``sample:NAME``, ``hub:ID[@revision][:split]``, or a path, glob or folder.
+    """``sample:NAME``, ``hub:ID[@revision][:split]``, a path, glob or folder, or a spec as JSON.
 
     Raises SourceError where nothing follows the prefix.
     """
+    if argument.startswith("{"):
+        return SourceSpec.from_query(argument)
     prefix, _, rest = argument.partition(":")
     if prefix == "sample":
         return SourceSpec("sample", rest)

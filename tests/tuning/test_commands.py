@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from typing import Any
 
 import pytest
 
-from packing.sources.spec import SourceSpec, parse_rows
+from packing.sources.spec import Simulate, SourceSpec
 from tuning.cli import app
-from tuning.commands import command_line, rows_argument
+from tuning.cli.common import RowOptions
+from tuning.commands import command_line, rows_argument, source_options
 from tuning.plan import TuningPlan
 
 PLAN = TuningPlan(
@@ -30,7 +32,7 @@ PLAN = TuningPlan(
 )
 
 
-@pytest.mark.parametrize("name", ["rows", "pack", "chain", "sweep", "export"])
+@pytest.mark.parametrize("name", ["rows", "pack", "chain", "sweep", "prove", "kernels", "export"])
 @pytest.mark.parametrize("plan", [PLAN, TuningPlan()])
 def test_every_option_is_known(name: str, plan: TuningPlan) -> None:
     import typer.main
@@ -67,7 +69,16 @@ def test_what_differs_is_said() -> None:
         SourceSpec("sample", "math-grpo"),
         SourceSpec("file", "logs/a b.jsonl"),
         SourceSpec("hub", "openai/gsm8k", revision="main", split="test"),
+        SourceSpec("hub", "openai/gsm8k", config="main", limit=50, streaming=True),
+        SourceSpec("sample", "math-grpo", simulate=Simulate(samples=4, median=99.0)),
+        SourceSpec("sample", "agent-turns", expand="turn", keep_thinking=False, tokenizer="a b"),
+        SourceSpec("file", "a.jsonl", expand="turn", style="concat", limit=3, versions=("v1",)),
     ],
 )
 def test_rows_are_read_back(source: SourceSpec) -> None:
-    assert parse_rows(rows_argument(source)) == source
+    words = [rows_argument(source), *source_options(source)]
+    given: dict[str, Any] = {}
+    for option, value in zip(words[1::2], words[2::2], strict=True):
+        name = option.removeprefix("--")
+        given[name] = [value] if name == "version" else int(value) if name == "limit" else value
+    assert RowOptions(words[0], **given).spec() == source

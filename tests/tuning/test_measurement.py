@@ -77,7 +77,6 @@ def test_the_logp_pass_is_timed_beside_every_step(bench: Bench) -> None:
     point = bench.measure("tree", 512, repeat_s=0.0)
     assert point.step_s and point.logp_s and point.logp_p20_s and point.logp_p80_s
     assert 0 < point.logp_p20_s <= point.logp_s <= point.logp_p80_s
-    assert point.logp_s < point.step_s, "forward only"
     assert bench.model.training and all(p.grad is not None for p in bench.model.parameters())
     assert bench.in_turn([point], 2)[0].logp_s == point.logp_s
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from packing.rows import Rows
 from packing.sources.spec import SourceSpec, parse_rows
+from tuning.plan import TuningPlan
+
+if TYPE_CHECKING:
+    from tuning.jobs import JobView
+
+_LOOK_S = 0.2
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Cap = Annotated[int, typer.Option("--cap", help="max_tokens_per_mb.")]
@@ -30,7 +37,7 @@ class RowOptions:
         typer.Argument(
             metavar="ROWS",
             help="sample:NAME, hub:ID[@revision][:split], or a path, glob or folder of "
-            ".npz, .jsonl, .json, .parquet, .arrow, .csv.",
+            ".npz, .jsonl, .json, .parquet, .arrow, .csv; or the JSON that the app writes.",
         ),
     ]
     expand: Annotated[str, typer.Option(help="conversation or turn: one row each.")] = (
@@ -52,14 +59,15 @@ class RowOptions:
     def spec(self) -> SourceSpec:
         """Raises SourceError naming an option that cannot be used."""
         spec = parse_rows(self.rows)
-        spec = replace(
-            spec,
-            expand=self.expand,
-            style=self.style,
-            tokenizer=self.tokenizer,
-            limit=self.limit,
-            versions=tuple(self.version or ()),
-        )
+        given: dict[str, Any] = {
+            "expand": self.expand,
+            "style": self.style,
+            "tokenizer": self.tokenizer,
+            "limit": self.limit,
+            "versions": tuple(self.version or ()),
+        }
+        plain = SourceSpec("file", "-")  # an option left alone leaves what ROWS itself says
+        spec = replace(spec, **{k: v for k, v in given.items() if v != getattr(plain, k)})
         pairs = [text.partition("=") for text in self.role or []]
         wrong = [role for role, equals, column in pairs if not (equals and column)]
         if wrong:
@@ -101,6 +109,40 @@ def row_options(command: Callable[..., None]) -> Callable[..., None]:
         ]
     )
     return wrapped
+
+
+def followed(
+    kind: str,
+    plan: TuningPlan,
+    rows: Rows,
+    arguments: Mapping[str, Any],
+    timeout_s: float,
+    others: Sequence[Rows] = (),
+) -> JobView:
+    """Run a job to its end, its progress on standard error; Ctrl-C stops it.
+
+    The app finds it again by the rows, and a sweep by the question of its plan. Raises RuntimeError
+    with what the worker said where it failed.
+    """
+    from tuning.jobs import Jobs
+    from tuning.sweep_result import question_of
+
+    jobs = Jobs()
+    found_by = {"data": rows.fingerprint, "question": question_of(plan)}
+    job = jobs.start(kind, plan, rows, found_by | dict(arguments), timeout_s, others)
+    said = ""
+    try:
+        while (view := jobs.view(job)).active:
+            if view.message != said:
+                said = view.message
+                typer.echo(said, err=True)
+            time.sleep(_LOOK_S)
+    except KeyboardInterrupt:
+        jobs.cancel(job)
+        raise RuntimeError("stopped; what was measured is kept, the same command goes on") from None
+    if view.state != "done":
+        raise RuntimeError(f"{view.message} (log: {jobs.folder / job / 'log.txt'})")
+    return view
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tuning.cli import config, history, report, rows, sweep
+from tuning.cli import config, history, kernels, report, rows, sweep
 from tuning.cli.common import Cap, Json, Prompts, RowOptions, Samples, row_options, sentences, show
 from tuning.plan import TuningPlan
 from tuning.workbench import Workbench, batch_rows
@@ -82,5 +82,6 @@ def chain(
 rows.register(app)
 config.register(app)
 sweep.register(app)
+kernels.register(app)
 history.register(app)
 report.register(app)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
-from tuning.cli.common import Json, Prompts, RowOptions, Samples, row_options, sentences, show
+from tuning.cli.common import (
+    Json,
+    Prompts,
+    RowOptions,
+    Samples,
+    followed,
+    row_options,
+    sentences,
+    show,
+)
 from tuning.plan import Dispatch, Dtype, Packer, PlanError, TuningPlan
 
 if TYPE_CHECKING:
     from tuning.jobs import JobView
-
-_LOOK_S = 0.2
 
 Budget = Annotated[str, typer.Option(help="Time: 90s, 10m, 1h.")]
 
@@ -92,8 +98,7 @@ def sweep(
     """Measure steps over the range of max_tokens_per_mb and pick one; known points are reused."""
     with sentences():
         plan = options.plan(caps=_whole_numbers(caps))
-        budget_s = seconds_of(budget)
-        job = _followed("sweep", options, plan, {"budget_s": budget_s}, 2 * budget_s + 600)
+        job = _followed("sweep", options, plan, {}, seconds_of(budget))
         event = job.last("result")
         if event is None:
             raise RuntimeError("the sweep ended without a result")
@@ -116,9 +121,7 @@ def measure(
     """Time training steps at one cap, whatever the history knows."""
     with sentences():
         plan = options.plan(max_tokens_per_mb=cap)
-        budget_s = seconds_of(budget)
-        arguments = {"budget_s": budget_s, "mode": way}
-        job = _followed("measure", options, plan, arguments, 2 * budget_s + 600)
+        job = _followed("measure", options, plan, {"mode": way}, seconds_of(budget))
         points = [event["point"] for event in job.events if event["type"] == "point"]
         if as_json:
             show({"points": points}, True)
@@ -151,41 +154,20 @@ def _whole_numbers(text: str) -> tuple[int, ...]:
 
 
 def _followed(
-    kind: str,
-    options: RowOptions,
-    plan: TuningPlan,
-    arguments: Mapping[str, Any],
-    timeout_s: float,
+    kind: str, options: RowOptions, plan: TuningPlan, arguments: Mapping[str, Any], budget_s: float
 ) -> JobView:
-    """Run a job to its end, its progress on standard error; Ctrl-C stops it."""
+    """The job on the plan's batch; a sweep is given the batches that come after it too."""
     from tuning.batches import other_batches
-    from tuning.jobs import Jobs
-    from tuning.sweep_result import question_of
     from tuning.workbench import batch_rows
 
     everything = options.read()
     rows = batch_rows(everything, plan)
     if not len(rows):
         raise ValueError("there are no rows in this batch")
-    jobs = Jobs()
     longest = min(everything.longest, plan.max_new_tokens or everything.longest)
     others = other_batches(everything, plan) if kind == "sweep" else []
-    found_by = {"data": rows.fingerprint, "question": question_of(plan)}  # by the Tune page
-    given = {"longest_row": longest} | found_by | dict(arguments)
-    job = jobs.start(kind, plan, rows, given, timeout_s, others)
-    said = ""
-    try:
-        while (view := jobs.view(job)).active:
-            if view.message != said:
-                said = view.message
-                typer.echo(said, err=True)
-            time.sleep(_LOOK_S)
-    except KeyboardInterrupt:
-        jobs.cancel(job)
-        raise RuntimeError("stopped; what was measured is kept, the same command goes on") from None
-    if view.state != "done":
-        raise RuntimeError(f"{view.message} (log: {jobs.folder / job / 'log.txt'})")
-    return view
+    given = {"budget_s": budget_s, "longest_row": longest} | dict(arguments)
+    return followed(kind, plan, rows, given, 2 * budget_s + 600, others)
 
 
 def _table(result: Mapping[str, Any]) -> None:

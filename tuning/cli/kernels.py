@@ -1,0 +1,136 @@
+"""``prove`` and ``kernels``: tree attention on a tree of one's own, without a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+
+import typer
+
+from tuning.cli.common import (
+    Cap,
+    Json,
+    Prompts,
+    RowOptions,
+    Samples,
+    followed,
+    row_options,
+    sentences,
+    show,
+)
+from tuning.plan import Dtype, Packer, PlanError, TuningPlan
+
+if TYPE_CHECKING:
+    from tuning.jobs import JobView
+
+_TIMEOUT_S = 1800.0
+
+Device = Annotated[str, typer.Option(help="cpu, cuda:0 …")]
+
+
+@dataclass(frozen=True)
+class TreeOptions(RowOptions):
+    """ROWS, and how they are packed into the trees that are looked at."""
+
+    packer: Annotated[str, typer.Option(help="areal or prefix-aware.")] = "areal"
+    device: Device = "cpu"
+    prompts: Prompts = 0
+    samples: Samples = 0
+
+    def plan(self, cap: int, **fields: Any) -> TuningPlan:
+        """Raises PlanError naming what cannot be run."""
+        if self.packer not in get_args(Packer):
+            raise PlanError(f"packer is {self.packer!r}; choose {' or '.join(get_args(Packer))}.")
+        plan = TuningPlan(
+            source=self.spec(),
+            max_tokens_per_mb=cap,
+            packer=cast(Packer, self.packer),
+            device=self.device,
+            prompts_per_step=self.prompts,
+            samples_per_prompt=self.samples,
+            **fields,
+        )
+        if problems := plan.problems():
+            raise PlanError(" ".join(problems))
+        return plan
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(prove)
+    app.command()(kernels)
+
+
+@row_options
+def prove(options: TreeOptions, cap: Cap, as_json: Json = False) -> None:
+    """Whether training on trees of ROWS equals training row by row; exit code 1 where not."""
+    with sentences():
+        found = _asked("equivalence", options, options.plan(cap), {}).last("result")
+        assert found is not None  # a job that is done has said its result
+        if as_json:
+            show(found, True)
+        else:
+            typer.echo(f"{found['verdict']} ({found['sampled']}, {found['model']})")
+    if not found["equal"]:
+        raise typer.Exit(1)
+
+
+@row_options
+def kernels(
+    options: TreeOptions,
+    cap: Cap,
+    tree: Annotated[int, typer.Option(help="Which tree of the packing.")] = 0,
+    model: Annotated[
+        str, typer.Option(help="Whose heads: a preset, a config.json, a folder or a Hub id.")
+    ] = "tiny",
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    backends: Annotated[str, typer.Option(help="Separated by commas; default: all.")] = "",
+    repeats: Annotated[int, typer.Option(help="Timed runs of each.")] = 5,
+    as_json: Json = False,
+) -> None:
+    """Check tree attention on a tree of ROWS by every backend, and time it beside plain rows."""
+    with sentences():
+        if dtype not in get_args(Dtype):
+            raise PlanError(f"dtype is {dtype!r}; choose {' or '.join(get_args(Dtype))}.")
+        plan = options.plan(cap, model=model, dtype=cast(Dtype, dtype))
+        arguments: dict[str, Any] = {"tree": tree, "repeats": repeats}
+        if backends:
+            arguments["backends"] = backends.split(",")
+        job = _asked("kernels", options, plan, arguments)
+        newest = {event["backend"]: event for event in job.events if event["type"] == "row"}
+        problem, result = job.last("problem"), job.last("result")
+        assert problem is not None and result is not None
+        if as_json:
+            show({"problem": problem, "backends": list(newest.values()), "result": result}, True)
+            return
+        for row in newest.values():
+            typer.echo(_line(row))
+        typer.echo(job.message)
+
+
+def _asked(
+    kind: str, options: RowOptions, plan: TuningPlan, arguments: Mapping[str, Any]
+) -> JobView:
+    from tuning.workbench import batch_rows
+
+    rows = batch_rows(options.read(), plan)
+    if not len(rows):
+        raise ValueError("there are no rows in this batch")
+    return followed(kind, plan, rows, arguments, _TIMEOUT_S)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    """A backend in one line: right or wrong, and its milliseconds, or why it did not run."""
+    words = [f"{row['backend']:<8}"]
+    if "right" in row:
+        worst = max(row["errors"].values())
+        words.append(f"{'right' if row['right'] else 'WRONG'} (largest error {worst:.1e})")
+    for phase in ("forward", "backward"):
+        if phase in row:
+            time = row[phase]
+            words.append(
+                f"{phase} {time['median_ms']:,.2f} ms "
+                f"({time['p20_ms']:,.2f}-{time['p80_ms']:,.2f}, {time['n']} runs)"
+            )
+    words += [row[key] for key in ("reason", "backward_reason", "scaled") if key in row]
+    return "  ".join(words)
