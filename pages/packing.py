@@ -73,4 +73,4 @@ for tab, part in zip(tabs, parts.values(), strict=True):
         with tab:
             part(bench, plan)
 command.draw("pack")
-help_panel.draw("trie", "tree_token_ratio", "paid", "fill", "dummy tree")
+help_panel.draw("max_tokens_per_mb", "trie", "tree_token_ratio", "paid", "fill", "dummy tree")

@@ -72,7 +72,6 @@ class Bench(MeasuredBatch):
                 f"steps are those of the slowest of {plan.dp_size} ranks, run alone on one device: "
                 "its dummy trees are in them; communication is not, and memory is not divided",
             )
-        self._warm = False
 
     def measure(
         self,
@@ -134,7 +133,7 @@ class Bench(MeasuredBatch):
         share, packing_s = made.share, made.packing_s
         first = int(np.argmax(work(share)))
         warm = self._warm_up(share, first, progress)
-        needed_s = packing_s + (warm[-1].total_s * scale(share, [first])[1] if warm else 0)
+        needed_s = packing_s + warm[-1].total_s * scale(share, [first])[1]
         if needed_s > limit_s and len(share.batches) > 1:
             chosen, ran = self._sample(share, first, warm[-1], limit_s - packing_s, progress)
             low, middle, high = (packing_s + ran.total_s * x for x in scale(share, chosen))
@@ -148,8 +147,7 @@ class Bench(MeasuredBatch):
                 f"({ran.total_s:.1f} s); the rest is scaled by their tokens and attention.",
             )
             return point, [*warm, ran]
-        if warm:
-            self._logp([made.logp.batches[int(np.argmax(work(made.logp)))]])
+        self._logp([made.logp.batches[int(np.argmax(work(made.logp)))]])
         steps: list[tuple[StepResult, ...]] = []
         passes: list[LogpResult] = []
         repeats = 1
@@ -164,13 +162,13 @@ class Bench(MeasuredBatch):
         return point, [*warm, *(s for done in steps for s in done)]
 
     def _warm_up(self, share: Share, first: int, progress: Progress) -> list[StepResult]:
-        """One micro-batch; on CUDA twice, for the first run compiles and tunes kernels."""
-        cuda = self.device.type == "cuda"
-        if self._warm and not cuda and len(share.batches) == 1:
-            return []  # it would be the whole step again, and a CPU has nothing to compile
+        """The heaviest micro-batch; on CUDA twice, for the first run compiles and tunes kernels.
+
+        Where it is the whole step too: a CPU pays for each page of memory when it is first touched,
+        which made a step of one large tree 7 % slower than the same step run again.
+        """
         progress(0, 0)
-        self._warm = True
-        return [self._part(share, [first]) for _ in range(1 + cuda)]
+        return [self._part(share, [first]) for _ in range(1 + (self.device.type == "cuda"))]
 
     def _sample(
         self, share: Share, heaviest: int, warm: StepResult, room_s: float, progress: Progress

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
 from packing.rows import Rows
 from packing.sources.spec import SourceSpec, parse_rows
-from tuning.plan import TuningPlan
+from tuning.plan import PlanError, TuningPlan
 
 if TYPE_CHECKING:
     from tuning.jobs import JobView
@@ -109,6 +109,14 @@ def row_options(command: Callable[..., None]) -> Callable[..., None]:
         ]
     )
     return wrapped
+
+
+def chosen(name: str, given: str, choice: Any) -> Any:
+    """``given``, where it is one of a Literal's values. Raises PlanError naming those."""
+    values = get_args(choice)
+    if given not in values:
+        raise PlanError(f"{name} is {given!r}; choose {' or '.join(values)}.")
+    return given
 
 
 def followed(

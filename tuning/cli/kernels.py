@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from tuning.cli.common import (
     Prompts,
     RowOptions,
     Samples,
+    chosen,
     followed,
     row_options,
     sentences,
@@ -40,12 +41,10 @@ class TreeOptions(RowOptions):
 
     def plan(self, cap: int, **fields: Any) -> TuningPlan:
         """Raises PlanError naming what cannot be run."""
-        if self.packer not in get_args(Packer):
-            raise PlanError(f"packer is {self.packer!r}; choose {' or '.join(get_args(Packer))}.")
         plan = TuningPlan(
             source=self.spec(),
             max_tokens_per_mb=cap,
-            packer=cast(Packer, self.packer),
+            packer=chosen("packer", self.packer, Packer),
             device=self.device,
             prompts_per_step=self.prompts,
             samples_per_prompt=self.samples,
@@ -90,9 +89,7 @@ def kernels(
 ) -> None:
     """Check tree attention on a tree of ROWS by every backend, and time it beside plain rows."""
     with sentences():
-        if dtype not in get_args(Dtype):
-            raise PlanError(f"dtype is {dtype!r}; choose {' or '.join(get_args(Dtype))}.")
-        plan = options.plan(cap, model=model, dtype=cast(Dtype, dtype))
+        plan = options.plan(cap, model=model, dtype=chosen("dtype", dtype, Dtype))
         arguments: dict[str, Any] = {"tree": tree, "repeats": repeats}
         if backends:
             arguments["backends"] = backends.split(",")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from tuning.cli.common import (
     Prompts,
     RowOptions,
     Samples,
+    chosen,
     followed,
     row_options,
     sentences,
@@ -58,22 +59,17 @@ class StepOptions(RowOptions):
 
     def plan(self, **fields: Any) -> TuningPlan:
         """The plan, with ``fields`` of its own. Raises PlanError naming what cannot be run."""
-        choices = {"dtype": Dtype, "mode": Dispatch, "packer": Packer}
-        for name, choice in choices.items():
-            given = getattr(self, name)
-            if given not in get_args(choice):
-                raise PlanError(f"{name} is {given!r}; choose {' or '.join(get_args(choice))}.")
         plan = TuningPlan(
             source=self.spec(),
             model=self.model,
             device=self.device,
-            dtype=cast(Dtype, self.dtype),
+            dtype=chosen("dtype", self.dtype, Dtype),
             gradient_checkpointing=self.gradient_checkpointing,
             memory_budget_gib=self.memory,
             dp_size=self.dp,
             ppo_n_minibatches=self.ppo_n_minibatches,
-            dispatch=cast(Dispatch, self.mode),
-            packer=cast(Packer, self.packer),
+            dispatch=chosen("mode", self.mode, Dispatch),
+            packer=chosen("packer", self.packer, Packer),
             prompts_per_step=self.prompts,
             samples_per_prompt=self.samples,
             **fields,
