@@ -31,10 +31,10 @@ DEFAULT_BUDGET_S = 600.0
 _STEP_PART = 0.35
 _LEAST_STEP_PART = 0.05
 _BASELINE_PARTS: dict[Mode, float] = {"flat": 0.25, "padded": 0.1}
-_RUN_OFF_PART = 0.25
+_RUN_OFF_PART = 0.35
 _RUN_OFF_TREES = 5
 _RUN_OFF_WITHIN = 1.08
-_MOST_ROUNDS = 5
+_LEAST_ROUNDS, _MOST_ROUNDS = 2, 5
 _CLOSE = 2.0
 _CRASHES = 2
 _MANY_BEYOND = 3
@@ -199,32 +199,41 @@ class Sweep:
     def _run_off(self) -> None:
         """The fastest few and their rival again, in turn: a busy spell then decides nothing.
 
-        Whole steps only; what is left of the budget, and at most five rounds.
+        Near the fastest as measured, or as the cost model has them: what was timed in a busy spell
+        is heard again. Whole steps only; as many as two rounds have time for, five rounds at most.
         """
         in_turn = self._bench.in_turn
         if in_turn is None:
             return
         answers = self.board.answers
-        whole = {k: p for k, (p, _) in answers.items() if p.outcome == "measured" and p.step_s}
-        ranked = sorted(whole, key=lambda key: whole[key].step_s or 0.0)
-        trees = [key for key in ranked if key[0] == "tree"]
-        rivals = [key for key in ranked if key[0] != "tree"][:1]
+        whole = {k: p.step_s for k, (p, _) in answers.items() if p.outcome == "measured"}
+        timed = {key: seconds for key, seconds in whole.items() if seconds}
+        likely = {
+            (mode, cap): min(s, self.board.expected_s(cap)) if mode == "tree" else s
+            for (mode, cap), s in timed.items()
+        }
+        trees = sorted((key for key in timed if key[0] == "tree"), key=likely.__getitem__)
         if not trees:
             return
-        near_s = _RUN_OFF_WITHIN * (whole[trees[0]].step_s or 0.0)
-        near = sum((whole[key].step_s or 0.0) <= near_s for key in trees)
-        trees = trees[: min(max(near, 2), _RUN_OFF_TREES)]
-        limit_s = _CLOSE * (whole[trees[0]].step_s or 0.0)
-        keys = [key for key in trees + rivals if (whole[key].step_s or 0.0) <= limit_s]
-        round_s = sum(whole[key].step_s or 0.0 for key in keys)
-        rounds = min(int(self._left() / round_s), _MOST_ROUNDS)
-        if len(keys) < 2 or rounds < 2 or all(answers[key][1] for key in keys):
+        best = min(trees, key=timed.__getitem__)
+        others = [key for key in trees if key != best]
+        near = [key for key in others if likely[key] <= _RUN_OFF_WITHIN * timed[best]]
+        rivals = sorted((key for key in timed if key[0] != "tree"), key=timed.__getitem__)[:1]
+        wanted = [best, *rivals, *(near or others[:1])]
+        limit_s, left = _CLOSE * timed[best], self._left()
+        keys: list[tuple[Mode, int]] = []
+        for key in wanted[: _RUN_OFF_TREES + 1]:
+            round_s = sum(timed[one] for one in [*keys, key])
+            if timed[key] <= limit_s and _LEAST_ROUNDS * round_s <= left:
+                keys.append(key)
+        if len(keys) < 2 or all(answers[key][1] for key in keys):
             return
+        rounds = min(int(left / sum(timed[key] for key in keys)), _MOST_ROUNDS)
 
         def progress(number: int, of: int) -> None:
             self._say(f"the fastest {len(keys)} in turn · round {number} of {of}")
 
-        points = in_turn([whole[key] for key in keys], rounds, progress)
+        points = in_turn([answers[key][0] for key in keys], rounds, progress)
         for (mode, cap), point in zip(keys, points, strict=True):
             self._keep(mode, cap, point)
 

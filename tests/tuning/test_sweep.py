@@ -191,6 +191,37 @@ def test_the_run_off_times_the_fastest_and_their_rival_in_turn(tmp_path: Path) -
     assert flat is not None and flat.repeats in (3, 5)
 
 
+def test_a_step_timed_in_a_busy_spell_is_heard_again(tmp_path: Path) -> None:
+    """The machine is a fifth slower while the largest cap is timed, which is the fastest."""
+
+    class BusyAtFirst(FormulaBench):
+        def measure(self, mode: Mode, cap: int, *given: Any) -> Point:
+            point = super().measure(mode, cap, *given)
+            busy = (mode, cap) == ("tree", largest)
+            return replace(point, step_s=(point.step_s or 0.0) * (1.2 if busy else 1.0))
+
+        def in_turn(self, points: list[Point], rounds: int, *given: Any) -> list[Point]:
+            asked = [(p.question.mode, p.question.max_tokens_per_mb) for p in points]
+            return [FormulaBench.measure(self, mode, cap) for mode, cap in asked]
+
+    def cheaper_when_large(mode: Mode, cap: int, features: Mapping[str, float]) -> float:
+        return 1.0 + 0.05 * features["micro_batches"] if mode == "tree" else 9.0
+
+    plan = bench().plan
+    made = BusyAtFirst(plan, bench().rows, cheaper_when_large)
+    task = RecordingTask.of(plan, made.rows, tmp_path)
+    sweep = Sweep(task, cast(Bench, made), 60.0)
+    largest = max(sweep.board.features)
+    sweep.run()
+    pick = result_of(task).pick
+    assert pick is not None
+    steps = {p.max_tokens_per_mb: p.step_s for p in result_of(task).points}
+    assert steps[pick.max_tokens_per_mb] == min(s for s in steps.values() if s)
+    assert steps[largest] == pytest.approx(
+        cheaper_when_large("tree", largest, made.share("tree", largest).features)
+    )
+
+
 def test_real_steps_of_the_tiny_model(tmp_path: Path) -> None:
     rows = grpo_rows(groups=4, samples=3, top=5000)
     plan = replace(PLAN, caps=(256, 512, 640))
