@@ -23,7 +23,7 @@ from tuning.plan import TuningPlan
 _PLAN, _UNDO, _VIEW, _OTHER = "state.plan", "state.undo", "state.view", "state.other"
 _LAST = "state.last_change"
 _WRITTEN, _REFUSED = "state.url_written", "state.url_refused"
-_AHEAD = "state.ahead_of_url"
+_TIMER = "state.redrawn_by_timer"
 
 VIEW_KEYS = ("tree", "node", "row", "x0", "x1", "token")
 OTHER_KEYS = ("vs", "a.run", "b.run", *(f"b.{name}" for name in sorted(TuningPlan.query_names())))
@@ -58,7 +58,6 @@ def update(**fields: Any) -> None:
     if last != tuple(fields) or now - then > _IN_A_ROW_S:
         st.session_state[_UNDO] = _with_undo_step()
     st.session_state[_PLAN] = after
-    st.session_state[_AHEAD] = True
     if after.source != before.source:
         st.session_state[_VIEW] = {}
     elif any(getattr(after, name) != getattr(before, name) for name in _MAKE_TREES):
@@ -77,7 +76,6 @@ def undo() -> None:
     st.session_state[_OTHER] = beside
     st.session_state.pop(_LAST, None)
     st.session_state[_PLAN] = before
-    st.session_state[_AHEAD] = True
 
 
 def bind(
@@ -105,11 +103,8 @@ def view(name: str, default: int = 0) -> int:
 
 def set_view(**values: int | None) -> None:
     """Set numbers of the view; None clears one."""
-    before = st.session_state.get(_VIEW, {})
-    after = {k: int(v) for k, v in (before | values).items() if v is not None}
-    if after != before:
-        st.session_state[_VIEW] = after
-        st.session_state[_AHEAD] = True
+    merged = st.session_state.get(_VIEW, {}) | values
+    st.session_state[_VIEW] = {k: int(v) for k, v in merged.items() if v is not None}
 
 
 def other() -> dict[str, str]:
@@ -125,7 +120,6 @@ def set_other(values: Mapping[str, str | None]) -> None:
         st.session_state[_UNDO] = _with_undo_step()
         st.session_state.pop(_LAST, None)
         st.session_state[_OTHER] = after
-        st.session_state[_AHEAD] = True
 
 
 def _with_undo_step() -> list[tuple[TuningPlan, dict[str, str]]]:
@@ -144,11 +138,12 @@ def read_url() -> None:
     drawn come with the address of an earlier press. So a run that follows a change made here, or
     one that a timer asked for (``redraw``), does not take it.
     """
-    query = st.query_params.to_dict()
-    if st.session_state.pop(_AHEAD, False) and _WRITTEN in st.session_state:
+    query, written = st.query_params.to_dict(), st.session_state.get(_WRITTEN)
+    by_timer = st.session_state.pop(_TIMER, False)
+    if written is not None and (by_timer or _address() != written):
         return
     known = _plan_query(query) | _view_query(query) | _other_query(query)
-    if query == st.session_state.get(_WRITTEN) or (not known and _PLAN in st.session_state):
+    if query == written or (not known and _PLAN in st.session_state):
         return
     st.session_state[_PLAN], st.session_state[_REFUSED] = TuningPlan.from_query(query)
     st.session_state[_VIEW] = {
@@ -159,18 +154,22 @@ def read_url() -> None:
 
 def write_url() -> None:
     """Show plan, view and comparison in the address bar."""
-    shown = {name: str(value) for name, value in st.session_state.get(_VIEW, {}).items()}
-    wanted = plan().to_query() | shown | other()
+    wanted = _address()
     if st.query_params.to_dict() != wanted:
         st.query_params.from_dict(wanted)
     st.session_state[_WRITTEN] = wanted
-    st.session_state[_AHEAD] = False
 
 
 def redraw() -> None:
     """Draw the whole page again, for a timer: the address it comes with may be an old one."""
-    st.session_state[_AHEAD] = True
+    st.session_state[_TIMER] = True
     st.rerun()
+
+
+def _address() -> dict[str, str]:
+    """Plan, view and comparison as the address bar should show them."""
+    shown = {name: str(value) for name, value in st.session_state.get(_VIEW, {}).items()}
+    return plan().to_query() | shown | other()
 
 
 def _plan_query(query: Mapping[str, str]) -> dict[str, str]:

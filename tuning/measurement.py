@@ -164,8 +164,7 @@ class Bench(MeasuredBatch):
     def _warm_up(self, share: Share, first: int, progress: Progress) -> list[StepResult]:
         """The heaviest micro-batch; on CUDA twice, for the first run compiles and tunes kernels.
 
-        Where it is the whole step too: a CPU pays for each page of memory when it is first touched,
-        which made a step of one large tree 7 % slower than the same step run again.
+        Where it is the whole step too: memory is paid for when it is first touched.
         """
         progress(0, 0)
         return [self._part(share, [first]) for _ in range(1 + (self.device.type == "cuda"))]

@@ -206,19 +206,23 @@ class Sweep:
         if in_turn is None:
             return
         answers = self.board.answers
-        whole = {k: p.step_s for k, (p, _) in answers.items() if p.outcome == "measured"}
-        timed = {key: seconds for key, seconds in whole.items() if seconds}
-        likely = {
-            (mode, cap): min(s, self.board.expected_s(cap)) if mode == "tree" else s
-            for (mode, cap), s in timed.items()
+        timed = {
+            key: point.step_s
+            for key, (point, _) in answers.items()
+            if point.outcome == "measured" and point.step_s
         }
-        trees = sorted((key for key in timed if key[0] == "tree"), key=likely.__getitem__)
+        likely = {
+            key: min(seconds, self.board.expected_s(key[1]))
+            for key, seconds in timed.items()
+            if key[0] == "tree"
+        }
+        trees = sorted(likely, key=likely.__getitem__)
         if not trees:
             return
         best = min(trees, key=timed.__getitem__)
         others = [key for key in trees if key != best]
         near = [key for key in others if likely[key] <= _RUN_OFF_WITHIN * timed[best]]
-        rivals = sorted((key for key in timed if key[0] != "tree"), key=timed.__getitem__)[:1]
+        rivals = sorted(timed.keys() - likely.keys(), key=timed.__getitem__)[:1]
         wanted = [best, *rivals, *(near or others[:1])]
         limit_s, left = _CLOSE * timed[best], self._left()
         keys: list[tuple[Mode, int]] = []

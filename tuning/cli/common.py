@@ -15,7 +15,7 @@ import typer
 
 from packing.rows import Rows
 from packing.sources.spec import SourceSpec, parse_rows
-from tuning.plan import PlanError, TuningPlan
+from tuning.plan import Packer, PlanError, TuningPlan
 
 if TYPE_CHECKING:
     from tuning.jobs import JobView
@@ -79,6 +79,30 @@ class RowOptions:
         from packing.sources.load import load
 
         return load(self.spec()).rows
+
+
+@dataclass(frozen=True)
+class TreeOptions(RowOptions):
+    """ROWS, which of them make a batch, how they are packed, and the device that runs them."""
+
+    device: Annotated[str, typer.Option(help="cpu, cuda:0 …")] = "cpu"
+    packer: Annotated[str, typer.Option(help="areal or prefix-aware.")] = "areal"
+    prompts: Prompts = 0
+    samples: Samples = 0
+
+    def plan(self, **fields: Any) -> TuningPlan:
+        """The plan, with ``fields`` of its own. Raises PlanError naming what cannot be run."""
+        plan = TuningPlan(
+            source=self.spec(),
+            device=self.device,
+            packer=chosen("packer", self.packer, Packer),
+            prompts_per_step=self.prompts,
+            samples_per_prompt=self.samples,
+            **fields,
+        )
+        if problems := plan.problems():
+            raise PlanError(" ".join(problems))
+        return plan
 
 
 def row_options(command: Callable[..., None]) -> Callable[..., None]:

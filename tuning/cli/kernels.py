@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,48 +10,20 @@ import typer
 from tuning.cli.common import (
     Cap,
     Json,
-    Prompts,
     RowOptions,
-    Samples,
+    TreeOptions,
     chosen,
     followed,
     row_options,
     sentences,
     show,
 )
-from tuning.plan import Dtype, Packer, PlanError, TuningPlan
+from tuning.plan import Dtype, TuningPlan
 
 if TYPE_CHECKING:
     from tuning.jobs import JobView
 
 _TIMEOUT_S = 1800.0
-
-Device = Annotated[str, typer.Option(help="cpu, cuda:0 …")]
-
-
-@dataclass(frozen=True)
-class TreeOptions(RowOptions):
-    """ROWS, and how they are packed into the trees that are looked at."""
-
-    packer: Annotated[str, typer.Option(help="areal or prefix-aware.")] = "areal"
-    device: Device = "cpu"
-    prompts: Prompts = 0
-    samples: Samples = 0
-
-    def plan(self, cap: int, **fields: Any) -> TuningPlan:
-        """Raises PlanError naming what cannot be run."""
-        plan = TuningPlan(
-            source=self.spec(),
-            max_tokens_per_mb=cap,
-            packer=chosen("packer", self.packer, Packer),
-            device=self.device,
-            prompts_per_step=self.prompts,
-            samples_per_prompt=self.samples,
-            **fields,
-        )
-        if problems := plan.problems():
-            raise PlanError(" ".join(problems))
-        return plan
 
 
 def register(app: typer.Typer) -> None:
@@ -64,7 +35,9 @@ def register(app: typer.Typer) -> None:
 def prove(options: TreeOptions, cap: Cap, as_json: Json = False) -> None:
     """Whether training on trees of ROWS equals training row by row; exit code 1 where not."""
     with sentences():
-        found = _asked("equivalence", options, options.plan(cap), {}).last("result")
+        found = _asked("equivalence", options, options.plan(max_tokens_per_mb=cap), {}).last(
+            "result"
+        )
         assert found is not None  # a job that is done has said its result
         if as_json:
             show(found, True)
@@ -89,7 +62,7 @@ def kernels(
 ) -> None:
     """Check tree attention on a tree of ROWS by every backend, and time it beside plain rows."""
     with sentences():
-        plan = options.plan(cap, model=model, dtype=chosen("dtype", dtype, Dtype))
+        plan = options.plan(max_tokens_per_mb=cap, model=model, dtype=chosen("dtype", dtype, Dtype))
         arguments: dict[str, Any] = {"tree": tree, "repeats": repeats}
         if backends:
             arguments["backends"] = backends.split(",")

@@ -10,16 +10,15 @@ import typer
 
 from tuning.cli.common import (
     Json,
-    Prompts,
     RowOptions,
-    Samples,
+    TreeOptions,
     chosen,
     followed,
     row_options,
     sentences,
     show,
 )
-from tuning.plan import Dispatch, Dtype, Packer, PlanError, TuningPlan
+from tuning.plan import Dispatch, Dtype, TuningPlan
 
 if TYPE_CHECKING:
     from tuning.jobs import JobView
@@ -28,7 +27,7 @@ Budget = Annotated[str, typer.Option(help="Time: 90s, 10m, 1h.")]
 
 
 @dataclass(frozen=True)
-class StepOptions(RowOptions):
+class StepOptions(TreeOptions):
     """ROWS, and what a step of them is: model, device, ranks, batch."""
 
     model: Annotated[
@@ -53,30 +52,19 @@ class StepOptions(RowOptions):
     ] = 1
     ppo_n_minibatches: Annotated[int, typer.Option(help="PPO minibatches of an update.")] = 1
     mode: Annotated[str, typer.Option(help="controller or spmd.")] = "controller"
-    packer: Annotated[str, typer.Option(help="areal or prefix-aware.")] = "areal"
-    prompts: Prompts = 0
-    samples: Samples = 0
 
     def plan(self, **fields: Any) -> TuningPlan:
         """The plan, with ``fields`` of its own. Raises PlanError naming what cannot be run."""
-        plan = TuningPlan(
-            source=self.spec(),
+        return super().plan(
             model=self.model,
-            device=self.device,
             dtype=chosen("dtype", self.dtype, Dtype),
             gradient_checkpointing=self.gradient_checkpointing,
             memory_budget_gib=self.memory,
             dp_size=self.dp,
             ppo_n_minibatches=self.ppo_n_minibatches,
             dispatch=chosen("mode", self.mode, Dispatch),
-            packer=chosen("packer", self.packer, Packer),
-            prompts_per_step=self.prompts,
-            samples_per_prompt=self.samples,
             **fields,
         )
-        if problems := plan.problems():
-            raise PlanError(" ".join(problems))
-        return plan
 
 
 def register(app: typer.Typer) -> None:
