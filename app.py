@@ -8,7 +8,7 @@ import threading
 import streamlit as st
 
 # What the first page needs beside Streamlit: read while the browser still opens.
-_HEAVY = ("plotly.graph_objects", "pandas", "tuning.workbench", "packing.sources.load")
+_HEAVY = ("plotly.graph_objects", "pandas", "tuning.plan.batch", "packing.sources.load")
 
 
 def _import_ahead() -> None:

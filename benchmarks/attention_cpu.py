@@ -28,8 +28,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from kernels.attention import tree_attention
-from kernels.mask import TreeMask
+from kernels.attention.mask import TreeMask
+from kernels.attention.registry import tree_attention
 from packing.layout import depth_first_layout
 from packing.packers.areal import pack_areal
 from packing.prefixes import PrefixOrder
@@ -47,7 +47,7 @@ SYNTHETIC = "nodes_2000x4"
 
 
 @dataclass(frozen=True)
-class Tree:
+class TimedTree:
     """A forest to time: its mask as int32 ``(N,)`` and the lengths of the rows it holds."""
 
     name: str
@@ -72,7 +72,7 @@ class Result:
     repeats: int
 
 
-def golden_tree(name: str, folder: Path) -> Tree:
+def golden_tree(name: str, folder: Path) -> TimedTree:
     """The first tree that AReaL's first fit makes of a golden data set."""
     dataset, cap = GOLDEN[name]
     with np.load(folder / f"{dataset}.npz") as file:
@@ -80,10 +80,10 @@ def golden_tree(name: str, folder: Path) -> Tree:
     order = PrefixOrder.of(rows)
     layout = depth_first_layout(rows, build_forest(order, pack_areal(order, cap)).tree(0))
     assert layout.subtree_end is not None  # the depth-first order has it
-    return Tree(name, layout.subtree_end, rows.lengths[layout.rows])
+    return TimedTree(name, layout.subtree_end, rows.lengths[layout.rows])
 
 
-def synthetic_tree(nodes: int = 2000, tokens: int = 4, seed: int = 0) -> Tree:
+def synthetic_tree(nodes: int = 2000, tokens: int = 4, seed: int = 0) -> TimedTree:
     """One tree of equal small nodes, each under a random earlier one; a row for each leaf."""
     rng = np.random.default_rng(seed)
     parent = [-1] + [int(rng.integers(0, node)) for node in range(1, nodes)]
@@ -100,10 +100,10 @@ def synthetic_tree(nodes: int = 2000, tokens: int = 4, seed: int = 0) -> Tree:
     end = np.empty(nodes, dtype=np.int32)
     end[start] = [(s + n) * tokens for s, n in zip(start, size, strict=True)]
     leaves = [d * tokens for d, s in zip(depth, size, strict=True) if s == 1]
-    return Tree(SYNTHETIC, np.repeat(end, tokens), np.array(leaves, dtype=np.int64))
+    return TimedTree(SYNTHETIC, np.repeat(end, tokens), np.array(leaves, dtype=np.int64))
 
 
-def measure(tree: Tree, repeats: int) -> Result:
+def measure(tree: TimedTree, repeats: int) -> Result:
     """Time the three ways in turn, ``repeats`` times, after one warm-up of each."""
     mask = TreeMask.from_subtree_end(tree.subtree_end)
     lengths = tree.row_lengths.tolist()
@@ -158,7 +158,7 @@ def _seconds(way: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def _trees(names: list[str], folder: Path) -> Iterator[Tree]:
+def _trees(names: list[str], folder: Path) -> Iterator[TimedTree]:
     for name in names:
         yield synthetic_tree() if name == SYNTHETIC else golden_tree(name, folder)
 

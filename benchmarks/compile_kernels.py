@@ -30,7 +30,7 @@ from typing import Any
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels._triton_configs import (
+from kernels.triton.configs import (
     HEAD_DIMS,
     PASSES,
     SHARED_LIMIT,
@@ -50,7 +50,7 @@ _COUNTS = ("n_lanes", "lanes_per_batch", "kv_heads")
 
 
 @dataclass(frozen=True)
-class Job:
+class CompileJob:
     """One kernel to compile: for ``sm_<arch>``, with ``group`` query heads a key head."""
 
     kernel: Pass
@@ -73,10 +73,10 @@ def jobs(
     dtypes: Sequence[str] = ("bf16", "fp16"),
     group: int = 4,
     kernels: Sequence[Pass] = PASSES,
-) -> list[Job]:
+) -> list[CompileJob]:
     """The default configuration of every kernel for every combination."""
     return [
-        Job(kernel, arch, dim, dtype, group, default_config(*what, ITEMSIZE[dtype], group))
+        CompileJob(kernel, arch, dim, dtype, group, default_config(*what, ITEMSIZE[dtype], group))
         for arch in archs
         for dim in head_dims
         for dtype in dtypes
@@ -85,15 +85,15 @@ def jobs(
     ]
 
 
-def compile_job(job: Job) -> dict[str, Any]:
+def compile_job(job: CompileJob) -> dict[str, Any]:
     """Compiles ``job`` and returns its row of the table; Triton keeps what it has compiled."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from kernels._triton_dkv import dkv_kernel
-    from kernels._triton_dq import dq_kernel
-    from kernels._triton_forward import forward_kernel
+    from kernels.triton.dkv import dkv_kernel
+    from kernels.triton.dq import dq_kernel
+    from kernels.triton.forward import forward_kernel
 
     function = {"forward": forward_kernel, "dq": dq_kernel, "dkv": dkv_kernel}[job.kernel]
     heads = heads_per_tile(job.group, job.config.rows)

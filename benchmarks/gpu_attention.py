@@ -25,12 +25,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
-from benchmarks.gpu_trees import Tree
-from kernels.attention import tree_attention, unavailable
-from kernels.flex import tree_block_mask
-from kernels.mask import TreeMask
-from kernels.triton_tree import triton_tree_attention
-from kernels.triton_tuning import tuned_configs
+from benchmarks.gpu_trees import GpuTree
+from kernels.attention.flex import tree_block_mask
+from kernels.attention.mask import TreeMask
+from kernels.attention.registry import tree_attention, unavailable
+from kernels.triton.tree import triton_tree_attention
+from kernels.triton.tuning import tuned_configs
 
 Q_HEADS, KV_HEADS, HEAD_DIM = 32, 8, 128
 DTYPE = torch.bfloat16
@@ -43,7 +43,7 @@ class CannotRun(RuntimeError):
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedTree:
     """attend: the forward over ``inputs`` (q, k, v); area: visible pairs; mask_s: making the mask;
     note: what else the row should say.
     """
@@ -57,7 +57,7 @@ class Prepared:
 
 
 def time_attention(
-    trees: Sequence[Tree], device: torch.device, wrong: set[str], end: float
+    trees: Sequence[GpuTree], device: torch.device, wrong: set[str], end: float
 ) -> list[dict[str, Any]]:
     """A row for each tree and provider; figures are None, with a reason, where there are none.
 
@@ -78,7 +78,7 @@ def time_attention(
 
 
 def _timed(
-    prepare: Callable[[Tree, torch.device], Prepared], tree: Tree, device: torch.device
+    prepare: Callable[[GpuTree, torch.device], PreparedTree], tree: GpuTree, device: torch.device
 ) -> dict[str, Any]:
     try:
         ready = prepare(tree, device)
@@ -103,7 +103,7 @@ def _timed(
     }
 
 
-def _measure(ready: Prepared, device: torch.device) -> tuple[list[float], list[float], int]:
+def _measure(ready: PreparedTree, device: torch.device) -> tuple[list[float], list[float], int]:
     """Milliseconds forward and backward of each run, and the peak bytes one run adds."""
     flush = torch.empty(L2_BYTES, dtype=torch.int8, device=device)
     for _ in range(2):
@@ -141,7 +141,7 @@ def _inputs(n: int, device: torch.device) -> tuple[tuple[Tensor, Tensor, Tensor]
     return (q, k, v), normal(Q_HEADS)
 
 
-def _mask(tree: Tree, device: torch.device) -> tuple[TreeMask, float]:
+def _mask(tree: GpuTree, device: torch.device) -> tuple[TreeMask, float]:
     torch.cuda.synchronize(device)
     start = time.perf_counter()
     mask = TreeMask.from_subtree_end(tree.subtree_end, device)
@@ -149,14 +149,14 @@ def _mask(tree: Tree, device: torch.device) -> tuple[TreeMask, float]:
     return mask, time.perf_counter() - start
 
 
-def _backend(name: str) -> Callable[[Tree, torch.device], Prepared]:
-    def prepare(tree: Tree, device: torch.device) -> Prepared:
+def _backend(name: str) -> Callable[[GpuTree, torch.device], PreparedTree]:
+    def prepare(tree: GpuTree, device: torch.device) -> PreparedTree:
         mask, seconds = _mask(tree, device)
         reason = unavailable(name, device, DTYPE, HEAD_DIM, mask.n)
         if reason is not None:
             raise CannotRun(reason)
         (q, k, v), dout = _inputs(mask.n, device)
-        return Prepared(
+        return PreparedTree(
             lambda: tree_attention(q, k, v, mask, backend=name),
             (q, k, v), dout, mask.mask_area, seconds,
         )  # fmt: skip
@@ -164,7 +164,7 @@ def _backend(name: str) -> Callable[[Tree, torch.device], Prepared]:
     return prepare
 
 
-def _tuned(tree: Tree, device: torch.device) -> Prepared:
+def _tuned(tree: GpuTree, device: torch.device) -> PreparedTree:
     """Our kernels with the tiles that are fastest here; trying them is not timed."""
     mask, seconds = _mask(tree, device)
     inputs, dout = _inputs(mask.n, device)
@@ -172,7 +172,7 @@ def _tuned(tree: Tree, device: torch.device) -> Prepared:
     note = ", ".join(
         f"{name} {c.rows}x{c.keys}/{c.warps}/{c.stages}" for name, c in configs.items()
     )
-    return Prepared(
+    return PreparedTree(
         lambda: triton_tree_attention(*inputs, mask, configs=configs),
         inputs, dout, mask.mask_area, seconds, note,
     )  # fmt: skip
@@ -184,7 +184,7 @@ def _flex(dynamic: bool) -> Callable[..., Any]:
     return torch.compile(flex_attention, dynamic=dynamic)
 
 
-def _flex_ours(tree: Tree, device: torch.device) -> Prepared:
+def _flex_ours(tree: GpuTree, device: torch.device) -> PreparedTree:
     """FlexAttention at its best: its BlockMask from the intervals, compiled for the very shape."""
     mask, seconds = _mask(tree, device)
     start = time.perf_counter()
@@ -194,7 +194,7 @@ def _flex_ours(tree: Tree, device: torch.device) -> Prepared:
     return _flex_prepared(block_mask, mask, seconds, device, dynamic=False)
 
 
-def _flex_dense(tree: Tree, device: torch.device) -> Prepared:
+def _flex_dense(tree: GpuTree, device: torch.device) -> PreparedTree:
     """FlexAttention as AReaL uses it: an N x N mask, read by the mask function; dynamic shapes."""
     mask, _ = _mask(tree, device)
     start = time.perf_counter()
@@ -211,15 +211,15 @@ def _flex_dense(tree: Tree, device: torch.device) -> Prepared:
 
 def _flex_prepared(
     block_mask: Any, mask: TreeMask, seconds: float, device: torch.device, dynamic: bool
-) -> Prepared:
+) -> PreparedTree:
     (q, k, v), dout = _inputs(mask.n, device)
-    return Prepared(
+    return PreparedTree(
         lambda: _flex(dynamic)(q, k, v, block_mask=block_mask, enable_gqa=True),
         (q, k, v), dout, mask.mask_area, seconds,
     )  # fmt: skip
 
 
-def _flash_rows(tree: Tree, device: torch.device) -> Prepared:
+def _flash_rows(tree: GpuTree, device: torch.device) -> PreparedTree:
     """torch's flash attention over unshared rows that have the tree's mask area together."""
     try:
         from torch.nn.attention.varlen import varlen_attn
@@ -239,7 +239,7 @@ def _flash_rows(tree: Tree, device: torch.device) -> Prepared:
         assert isinstance(out, Tensor)  # no log-sum-exp was asked for
         return out.transpose(0, 1)[None]
 
-    return Prepared(attend, (q, k, v), dout, int((lengths * (lengths + 1) // 2).sum()), 0.0)
+    return PreparedTree(attend, (q, k, v), dout, int((lengths * (lengths + 1) // 2).sum()), 0.0)
 
 
 def rows_of_area(row_lengths: np.ndarray, area: int) -> np.ndarray:
@@ -253,8 +253,8 @@ def rows_of_area(row_lengths: np.ndarray, area: int) -> np.ndarray:
     return np.concatenate(parts).astype(np.int64)
 
 
-def _causal(backend: SDPBackend) -> Callable[[Tree, torch.device], Prepared]:
-    def prepare(tree: Tree, device: torch.device) -> Prepared:
+def _causal(backend: SDPBackend) -> Callable[[GpuTree, torch.device], PreparedTree]:
+    def prepare(tree: GpuTree, device: torch.device) -> PreparedTree:
         n = len(tree.subtree_end)
         (q, k, v), dout = _inputs(n, device)
 
@@ -262,12 +262,12 @@ def _causal(backend: SDPBackend) -> Callable[[Tree, torch.device], Prepared]:
             with sdpa_kernel(backend):
                 return scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
 
-        return Prepared(attend, (q, k, v), dout, n * (n + 1) // 2, 0.0)
+        return PreparedTree(attend, (q, k, v), dout, n * (n + 1) // 2, 0.0)
 
     return prepare
 
 
-PROVIDERS: dict[str, Callable[[Tree, torch.device], Prepared]] = {
+PROVIDERS: dict[str, Callable[[GpuTree, torch.device], PreparedTree]] = {
     "triton": _backend("triton"),
     "triton_tuned": _tuned,
     "flex_ours": _flex_ours,

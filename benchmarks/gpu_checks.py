@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu_trees import agent_turns, prompt_groups, random_nodes, tree_of_nodes
-from kernels.attention import BACKENDS, tree_attention, unavailable
-from kernels.mask import TreeMask
+from kernels.attention.mask import TreeMask
+from kernels.attention.registry import BACKENDS, tree_attention, unavailable
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 
@@ -25,7 +25,7 @@ FLEX_CASES = ("prompts", "branch at 60 mod 64")
 
 
 @dataclass(frozen=True)
-class Case:
+class GpuCase:
     """subtree_end int32 ``(N,)``; ``q_heads`` and ``kv_heads`` of ``head_dim``."""
 
     name: str
@@ -36,7 +36,7 @@ class Case:
     dtype: torch.dtype
 
 
-def cases(device: torch.device) -> list[Case]:
+def cases(device: torch.device) -> list[GpuCase]:
     """Few and tiny on a CPU, where the interpreter runs; all head dims and dtypes on a GPU."""
     # A branch that starts at 60 (mod 64) and fills a tile of 128: AReaL's kernel loses dK here.
     residue = tree_of_nodes("branch at 60 mod 64", [(-1, 40), (0, 84), (0, 300)])
@@ -44,9 +44,9 @@ def cases(device: torch.device) -> list[Case]:
         small = agent_turns("agent", 19, 2, 2, 9, 5)
         padded = np.concatenate([small.subtree_end, np.zeros(7, dtype=np.int32)])
         return [
-            Case("agent, padded", padded, 4, 1, 64, torch.float32),
-            Case("agent, padded", padded, 2, 2, 128, torch.float16),
-            Case(residue.name, residue.subtree_end, 1, 1, 64, torch.float32),
+            GpuCase("agent, padded", padded, 4, 1, 64, torch.float32),
+            GpuCase("agent, padded", padded, 2, 2, 128, torch.float16),
+            GpuCase(residue.name, residue.subtree_end, 1, 1, 64, torch.float32),
         ]
     agent = agent_turns("agent", 301, 3, 5, 61, 47)
     padded = np.concatenate([agent.subtree_end, np.zeros(77, dtype=np.int32)])
@@ -54,7 +54,7 @@ def cases(device: torch.device) -> list[Case]:
     nodes = random_nodes("500 nodes", 500, 3).subtree_end
     half, brain, full = torch.float16, torch.bfloat16, torch.float32
     chosen = [
-        Case("agent, padded", padded, heads, kv_heads, head_dim, dtype)
+        GpuCase("agent, padded", padded, heads, kv_heads, head_dim, dtype)
         for head_dim, heads, kv_heads, dtypes in (
             (64, 4, 4, (brain, full)),
             (96, 6, 2, (brain,)),
@@ -65,11 +65,11 @@ def cases(device: torch.device) -> list[Case]:
     ]
     return [
         *chosen,
-        Case("prompts", prompts, 32, 8, 128, torch.bfloat16),
-        Case("prompts, group 7", prompts, 14, 2, 128, torch.bfloat16),
-        Case("500 nodes", nodes, 8, 2, 128, torch.bfloat16),
-        Case(residue.name, residue.subtree_end, 4, 4, 128, torch.bfloat16),
-        Case("one token", np.array([1], dtype=np.int32), 4, 1, 128, torch.bfloat16),
+        GpuCase("prompts", prompts, 32, 8, 128, torch.bfloat16),
+        GpuCase("prompts, group 7", prompts, 14, 2, 128, torch.bfloat16),
+        GpuCase("500 nodes", nodes, 8, 2, 128, torch.bfloat16),
+        GpuCase(residue.name, residue.subtree_end, 4, 4, 128, torch.bfloat16),
+        GpuCase("one token", np.array([1], dtype=np.int32), 4, 1, 128, torch.bfloat16),
     ]
 
 
@@ -90,7 +90,7 @@ def check_backends(device: torch.device) -> list[dict[str, Any]]:
 
 
 def _check(
-    case: Case, backend: str, x: list[Tensor], mask: TreeMask, want: list[Tensor]
+    case: GpuCase, backend: str, x: list[Tensor], mask: TreeMask, want: list[Tensor]
 ) -> dict[str, Any]:
     row: dict[str, Any] = {
         "case": case.name,
@@ -115,13 +115,13 @@ def _check(
     return {**row, "ok": ok, **dict(zip(("out", "dq", "dk", "dv"), errors, strict=True))}
 
 
-def _same_bits(case: Case, x: list[Tensor], mask: TreeMask) -> bool:
+def _same_bits(case: GpuCase, x: list[Tensor], mask: TreeMask) -> bool:
     """Whether two runs of our kernels give the same bits."""
     first, second = (_results(x, mask, "triton", case.dtype) for _ in range(2))
     return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def _inputs(case: Case, device: torch.device) -> list[Tensor]:
+def _inputs(case: GpuCase, device: torch.device) -> list[Tensor]:
     """q, k, v and dout, normal, rounded to the case's dtype, laid out as models hand them over."""
     generator = torch.Generator().manual_seed(0)
     n = len(case.subtree_end)

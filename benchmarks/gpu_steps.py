@@ -17,10 +17,10 @@ import numpy as np
 import torch
 
 from benchmarks.gpu_trees import layouts, read_rows
-from kernels.micro_batches import MicroBatch, flat_batches, tree_batches
-from kernels.model import build_model
-from kernels.optimizer import adamw
-from kernels.step import StepData, StepOptions, train_step
+from kernels.model.micro_batches import MicroBatch, flat_batches, tree_batches
+from kernels.model.model import build_model
+from kernels.model.optimizer import adamw
+from kernels.model.step import StepData, StepOptions, train_step
 from packing.packers.flat import split_micro_batches
 from packing.rows import Rows
 from packing.spec import MicroBatchSpec

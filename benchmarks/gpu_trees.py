@@ -25,7 +25,7 @@ BLOCK = 128
 
 
 @dataclass(frozen=True)
-class Tree:
+class GpuTree:
     """subtree_end: int32 ``(N,)``, padding included; row_lengths: int64 ``(R,)``."""
 
     name: str
@@ -33,7 +33,7 @@ class Tree:
     row_lengths: npt.NDArray[np.int64]
 
 
-def tree_of_nodes(name: str, nodes: Sequence[tuple[int, int]]) -> Tree:
+def tree_of_nodes(name: str, nodes: Sequence[tuple[int, int]]) -> GpuTree:
     """A tree from ``(parent node or -1, tokens)`` in depth-first order; a row for each leaf."""
     lengths = np.array([tokens for _, tokens in nodes])
     size, depth = lengths.copy(), lengths.copy()
@@ -46,10 +46,10 @@ def tree_of_nodes(name: str, nodes: Sequence[tuple[int, int]]) -> Tree:
         if nodes[node][0] >= 0:
             size[nodes[node][0]] += size[node]
     end = np.cumsum(lengths) - lengths + size
-    return Tree(name, np.repeat(end, lengths).astype(np.int32), depth[leaf])
+    return GpuTree(name, np.repeat(end, lengths).astype(np.int32), depth[leaf])
 
 
-def prompt_groups(name: str, groups: int, samples: int, prompt: int, completion: int) -> Tree:
+def prompt_groups(name: str, groups: int, samples: int, prompt: int, completion: int) -> GpuTree:
     """``groups`` prompts, each with ``samples`` completions: a GRPO batch."""
     nodes: list[tuple[int, int]] = []
     for _ in range(groups):
@@ -58,7 +58,7 @@ def prompt_groups(name: str, groups: int, samples: int, prompt: int, completion:
     return tree_of_nodes(name, nodes)
 
 
-def agent_turns(name: str, system: int, tasks: int, turns: int, turn: int, thought: int) -> Tree:
+def agent_turns(name: str, system: int, tasks: int, turns: int, turn: int, thought: int) -> GpuTree:
     """One system prompt, ``tasks`` conversations; each turn's thought is dropped from the next."""
     nodes = [(-1, system)]
     for _ in range(tasks):
@@ -70,7 +70,7 @@ def agent_turns(name: str, system: int, tasks: int, turns: int, turn: int, thoug
     return tree_of_nodes(name, nodes)
 
 
-def random_nodes(name: str, nodes: int, tokens: int, seed: int = 0) -> Tree:
+def random_nodes(name: str, nodes: int, tokens: int, seed: int = 0) -> GpuTree:
     """Equal small nodes, each under a random node of the path to the one before it."""
     rng = np.random.default_rng(seed)
     made, path = [(-1, tokens)], [0]
@@ -81,7 +81,7 @@ def random_nodes(name: str, nodes: int, tokens: int, seed: int = 0) -> Tree:
     return tree_of_nodes(name, made)
 
 
-def synthetic_trees() -> list[Tree]:
+def synthetic_trees() -> list[GpuTree]:
     """Trees of 8k to 64k tokens, from no sharing at all to a deep shared trunk."""
     return [
         tree_of_nodes("chain_8k", [(-1, 8_192)]),
@@ -106,7 +106,7 @@ def layouts(rows: Rows, cap: int) -> list[TreeLayout]:
     return [depth_first_layout(rows, forest.tree(index)) for index in range(len(forest))]
 
 
-def golden_trees(paths: Iterable[Path]) -> list[Tree]:
+def golden_trees(paths: Iterable[Path]) -> list[GpuTree]:
     """The first tree of each file's rows at each cap, padded to whole blocks."""
     trees = []
     for path in paths:
@@ -122,5 +122,5 @@ def golden_trees(paths: Iterable[Path]) -> list[Tree]:
             end = np.zeros(-(-first.n_tokens // BLOCK) * BLOCK, dtype=np.int32)
             end[: first.n_tokens] = first.subtree_end
             name = f"{path.stem}_{cap // 1024}k"
-            trees.append(Tree(name, end, few.lengths[first.rows]))
+            trees.append(GpuTree(name, end, few.lengths[first.rows]))
     return trees

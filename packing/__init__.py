@@ -1,6 +1,6 @@
 """Rows go in, trees come out: everything about packing that needs no torch and no browser."""
 
-from packing.batch import MicroBatch, MicroBatchList, build_packed_tree_batch
+from packing.batch.padded import MicroBatchList, PaddedTree, build_packed_tree_batch
 from packing.packing import Packing
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows, RowsError
@@ -9,10 +9,10 @@ from packing.trie import Forest, Trie
 
 __all__ = [
     "Forest",
-    "MicroBatch",
     "MicroBatchList",
     "MicroBatchSpec",
     "Packing",
+    "PaddedTree",
     "PrefixOrder",
     "Rows",
     "RowsError",

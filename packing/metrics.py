@@ -8,17 +8,15 @@ Notable:
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from packing.packers.flat import PaddedBatch, PaddingRule, split_micro_batches
 from packing.packing import Packing
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows, offsets_of
-from packing.spec import MicroBatchSpec
 
 Int64s = npt.NDArray[np.int64]
 
@@ -178,61 +176,4 @@ class PackingMetrics:
             "flat_attention_area": self.flat_area,
             "tokens_per_tree": self.tokens_per_tree.tolist(),
             "tree_of_row": self.tree_of_row.tolist(),
-        }
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Tree training against what a team runs today: the tokens each pays for the same rows.
-
-    Over several ranks each figure is ``ranks x the most that any rank runs``: all wait for it.
-
-    flat:       AReaL's micro-batches without a tree; None where AReaL would refuse them
-    flat_error: AReaL's sentence in that case
-    padded:     every row as wide as the longest
-    """
-
-    original_tokens: int
-    tree: int
-    flat: int | None
-    padded: int
-    flat_error: str | None = None
-
-    @classmethod
-    def of(
-        cls,
-        packing: Packing,
-        rows: Rows,
-        spec: MicroBatchSpec,
-        padding: PaddingRule | None = None,
-    ) -> Comparison:
-        """One rank: ``packing`` against the flat micro-batches of the same rows under ``spec``."""
-        lengths = rows.lengths[packing.arrival]
-        flat, error = None, None
-        try:
-            flat = split_micro_batches(lengths, spec, padding).padded_tokens
-        except RuntimeError as refusal:
-            error = str(refusal)
-        return cls(
-            original_tokens=int(lengths.sum()),
-            tree=paid_tokens(packing.n_trees, packing.max_tokens_per_mb),
-            flat=flat,
-            padded=PaddedBatch.of(lengths).tokens,
-            flat_error=error,
-        )
-
-    @property
-    def tree_over_flat(self) -> float | None:
-        """``tree / flat``: below 1 the tree pays less; None where there is no flat batch."""
-        return self.tree / self.flat if self.flat else None
-
-    @property
-    def tree_over_padded(self) -> float | None:
-        """``tree / padded``: below 1 the tree pays less; None where there are no tokens."""
-        return self.tree / self.padded if self.padded else None
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {
-            "tree_over_flat": self.tree_over_flat,
-            "tree_over_padded": self.tree_over_padded,
         }

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import streamlit as st
+from streamlit.navigation.page import StreamlitPage
 
-from pages import state
-from pages.components import style, summary
+from pages.shared import state, style, summary
 
 st.set_page_config(page_title="Espalier", page_icon="🌿", layout="wide")
 
+
+def _page(name: str, icon: str, default: bool = False) -> StreamlitPage:
+    """The page of the folder ``name``, at ``/name``."""
+    return st.Page(
+        f"{name}/page.py",
+        title=name.capitalize(),
+        icon=f":material/{icon}:",
+        url_path=name,
+        default=default,
+    )
+
+
 page = st.navigation(
     [
-        st.Page("dataset.py", title="Dataset", icon=":material/database:", default=True),
-        st.Page("trie.py", title="Trie", icon=":material/account_tree:"),
-        st.Page("packing.py", title="Packing", icon=":material/inventory_2:"),
-        st.Page("kernels.py", title="Kernels", icon=":material/memory:"),
-        st.Page("tune.py", title="Tune", icon=":material/speed:"),
-        st.Page("compare.py", title="Compare", icon=":material/compare_arrows:"),
-        st.Page("export.py", title="Export", icon=":material/ios_share:"),
+        _page("dataset", "database", default=True),
+        _page("trie", "account_tree"),
+        _page("packing", "inventory_2"),
+        _page("kernels", "memory"),
+        _page("tune", "speed"),
+        _page("compare", "compare_arrows"),
+        _page("export", "ios_share"),
     ],
     position="top",
 )

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 
 import numpy.typing as npt
 
-from packing.packers._leaves import Branches, Leaves
+from packing.packers.leaves import Branches, Leaves
 from packing.prefixes import PrefixOrder
 
 

@@ -17,11 +17,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from packing.packers._filling import Recipe, fill_trees
-from packing.packers._leaves import Leaves
-from packing.packers._local_search import improve
 from packing.packers.areal import pack_areal
 from packing.packers.bounds import bounds_of_leaves
+from packing.packers.filling import Recipe, fill_trees
+from packing.packers.leaves import Leaves
+from packing.packers.local_search import improve
 from packing.packing import Packing
 from packing.prefixes import PrefixOrder
 

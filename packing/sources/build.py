@@ -18,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from packing.rows import Rows
-from packing.sources.columnar import MAX_TOKENS
+from packing.sources.chat.template import Part
+from packing.sources.chat.tokenizer import Tokenizer
 from packing.sources.drafts import Draft
 from packing.sources.errors import SourceError, Where
+from packing.sources.files.columnar import MAX_TOKENS
 from packing.sources.problems import Flag
-from packing.sources.template import Part
-from packing.tokenize import Tokenizer
 
 CALIBRATED = 32
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packing.sources.errors import LoadCancelled
-from packing.sources.paths import SourceFile
+from packing.sources.files.paths import SourceFile
 
 FORMAT = 1
 CACHE_BYTES = 8 << 30

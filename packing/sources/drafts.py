@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from packing.sources import fields
+from packing.sources.chat.template import Conversation, Part
+from packing.sources.chat.tokenizer import Tokenizer
 from packing.sources.errors import Where
+from packing.sources.files.records import Record
 from packing.sources.problems import Flag
-from packing.sources.records import Record
-from packing.sources.template import Conversation, Part
-from packing.tokenize import Tokenizer
 
 MAX_CHECKED = 200
 

@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 
 from packing.sources import fields
+from packing.sources.chat.messages import Message, normalised
+from packing.sources.chat.template import Conversation, Part, Renderer
+from packing.sources.chat.tokenizer import Tokenizer
 from packing.sources.drafts import (
     Draft,
     PrefixCheck,
@@ -27,14 +30,11 @@ from packing.sources.drafts import (
     reward_of,
 )
 from packing.sources.errors import SourceError, Where
-from packing.sources.messages import Message, normalised
+from packing.sources.files.records import Chunk, Record
 from packing.sources.problems import Flag
-from packing.sources.records import Chunk, Record
 from packing.sources.roles import Roles
 from packing.sources.spec import SourceSpec
-from packing.sources.template import Conversation, Part, Renderer
 from packing.sources.token_ids import integers, token_ids, unpadded
-from packing.tokenize import Tokenizer
 
 
 class Expander:

@@ -17,18 +17,18 @@ import numpy as np
 
 from packing.sources import cache, fields
 from packing.sources.build import Built, RowBuilder
+from packing.sources.chat.tokenizer import BUNDLED, Tokenizer, TokenizerError, load_tokenizer
 from packing.sources.drafts import Draft
 from packing.sources.errors import LoadCancelled, SourceError, Where
 from packing.sources.expand import Expander
+from packing.sources.files.opened import Opened, open_source
+from packing.sources.files.records import Chunk
 from packing.sources.loaded import Loaded, PrefixReport, Provenance, assembled, keep, restored
-from packing.sources.opened import Opened, open_source
 from packing.sources.problems import Flag, find_flags
-from packing.sources.records import Chunk
 from packing.sources.role_names import CONTENT
 from packing.sources.roles import Roles, describe, resolve
 from packing.sources.simulate import simulate
 from packing.sources.spec import SourceSpec
-from packing.tokenize import BUNDLED, Tokenizer, TokenizerError, load_tokenizer
 
 RECOGNISED_FROM = 100
 # Text per call of the tokenizer: enough to keep its threads busy, little enough to cancel soon.

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from packing.rows import Rows
 from packing.sources import cache
 from packing.sources.build import Built
-from packing.sources.problems import Problem, problems
+from packing.sources.chat.tokenizer import Tokenizer
+from packing.sources.problems import Oddity, problems
 from packing.sources.roles import Column, Roles
 from packing.sources.spec import SourceSpec
-from packing.tokenize import Tokenizer
 
 PREVIEW_ROWS = 3
 PREVIEW_TOKENS = 400
@@ -82,7 +82,7 @@ class Loaded:
     provenance: Provenance
     roles: Roles
     columns: tuple[Column, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[Oddity, ...]
     preview: tuple[PreviewRow, ...]
     simulated: bool
     prompt_lengths: npt.NDArray[np.int64] | None

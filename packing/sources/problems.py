@@ -45,7 +45,7 @@ OVER_CONTEXT = "rows are longer than the context of"
 
 
 @dataclass(frozen=True)
-class Problem:
+class Oddity:
     """One kind of oddity: how many rows, which sentence, and the first few of them."""
 
     kind: str
@@ -65,7 +65,7 @@ def find_flags(rows: Rows, made: Flags) -> Flags:
     return flags
 
 
-def problems(flags: Flags) -> tuple[Problem, ...]:
+def problems(flags: Flags) -> tuple[Oddity, ...]:
     """The kinds that occur, the most frequent first."""
     found = []
     for flag, sentence in SENTENCES.items():
@@ -75,7 +75,7 @@ def problems(flags: Flags) -> tuple[Problem, ...]:
     return tuple(sorted(found, key=lambda p: -p.count))
 
 
-def over_context(rows: Rows, context_length: int) -> Problem | None:
+def over_context(rows: Rows, context_length: int) -> Oddity | None:
     """Rows longer than a model's context (tokens), or None."""
     at = np.flatnonzero(rows.lengths > context_length)
     return (
@@ -85,8 +85,8 @@ def over_context(rows: Rows, context_length: int) -> Problem | None:
     )
 
 
-def _problem(kind: str, at: npt.NDArray[np.int64], sentence: str) -> Problem:
-    return Problem(kind, int(at.size), sentence, tuple(at[:EXAMPLES].tolist()))
+def _problem(kind: str, at: npt.NDArray[np.int64], sentence: str) -> Oddity:
+    return Oddity(kind, int(at.size), sentence, tuple(at[:EXAMPLES].tolist()))
 
 
 def _duplicates(rows: Rows) -> npt.NDArray[np.int64]:

@@ -12,11 +12,11 @@ import pytest
 from packing.sources.load import load
 from tests.app import Server
 from tests.browser.drive import rested
-from tuning.fold import Fold, choose_fold
-from tuning.plan import TuningPlan
-from tuning.points import Mode, Point, Question
-from tuning.store import Store
-from tuning.workbench import Workbench, batch_plan
+from tuning.jobs.points import Point, Question
+from tuning.jobs.store import Store
+from tuning.plan.batch import Batch, batch_plan
+from tuning.plan.plan import Layout, TuningPlan
+from tuning.report.figures.fold import Fold, choose_fold
 
 pytestmark = pytest.mark.browser
 
@@ -33,12 +33,12 @@ COUNT_PIXELS = """(canvas, color) => {
 
 
 @pytest.fixture(scope="module")
-def bench() -> Workbench:
-    return Workbench.of(load(PLAN.source).rows, PLAN)
+def bench() -> Batch:
+    return Batch.of(load(PLAN.source).rows, PLAN)
 
 
 @pytest.fixture(scope="module")
-def fold(bench: Workbench) -> Fold:
+def fold(bench: Batch) -> Fold:
     cap = PLAN.max_tokens_per_mb
     found = choose_fold(bench.order, bench.forest(cap, PLAN.packer), cap)
     assert found is not None and found.row_tokens > found.tokens, "something merges"
@@ -62,9 +62,9 @@ def number(text: str) -> int:
     return int(text.replace(",", ""))
 
 
-def test_figures_are_the_chains_own(shown: Any, bench: Workbench) -> None:
+def test_figures_are_the_chains_own(shown: Any, bench: Batch) -> None:
     paid = bench.chain(batch_plan(PLAN)).comparison
-    expected: dict[Mode, int] = {"padded": paid.padded, "flat": paid.flat or 0, "tree": paid.tree}
+    expected: dict[Layout, int] = {"padded": paid.padded, "flat": paid.flat or 0, "tree": paid.tree}
     for mode, tokens in expected.items():
         way = shown.locator(f".way.{mode}")
         assert number(way.locator(".tokens b").inner_text()) == tokens
@@ -82,7 +82,7 @@ def test_figures_are_the_chains_own(shown: Any, bench: Workbench) -> None:
 
 
 def test_a_step_has_a_time_only_where_it_was_measured(
-    shown: Any, server: Server, bench: Workbench
+    shown: Any, server: Server, bench: Batch
 ) -> None:
     shown.get_by_text("No step of this plan has been measured.").wait_for()
     question = Question.of(

@@ -14,12 +14,12 @@ from packing.sources.spec import SourceSpec
 from tests.app import Server
 from tests.browser.accessibility import faults
 from tests.browser.drive import rested, to_page
-from tuning.compare import Compared, compare, percent, written
-from tuning.compare_counted import Counted, packed_at
-from tuning.compare_side import side_of
-from tuning.plan import TuningPlan
-from tuning.workbench import Workbench, batch_rows
-from tuning.workspace import Workspace
+from tuning.plan.batch import Batch, batch_rows
+from tuning.plan.plan import TuningPlan
+from tuning.workspace.compare import Compared, compare, percent, written
+from tuning.workspace.compare_counted import Counted, packed_at
+from tuning.workspace.compare_side import side_of
+from tuning.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.browser
 
@@ -31,9 +31,9 @@ B = TuningPlan(
 )
 
 
-def bench(plan: TuningPlan) -> Workbench:
+def bench(plan: TuningPlan) -> Batch:
     rows = batch_rows(load(plan.source).rows, plan)
-    return Workbench(rows, PrefixOrder.of(rows))
+    return Batch(rows, PrefixOrder.of(rows))
 
 
 def library() -> Compared:

@@ -19,12 +19,12 @@ from packing.sources.spec import SourceSpec
 from tests.app import Server, running
 from tests.browser.drive import downloaded, rested, summary, to_page, to_tab
 from tests.tuning.workspaces import workspace
-from tuning.jobs import Jobs
-from tuning.plan import TuningPlan
-from tuning.store import Store
-from tuning.sweep_result import question_of
-from tuning.workbench import batch_rows
-from tuning.workspace_file import open_workspace, save_workspace
+from tuning.jobs.jobs import Jobs
+from tuning.jobs.store import Store
+from tuning.plan.batch import batch_rows
+from tuning.plan.plan import TuningPlan
+from tuning.sweep.result import question_of
+from tuning.workspace.file import open_workspace, save_workspace
 
 pytestmark = pytest.mark.browser
 

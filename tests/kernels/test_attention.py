@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels import attention
-from kernels.attention import AUTO_ORDER, BACKENDS, tree_attention, unavailable
-from kernels.mask import TreeMask
+from kernels.attention import registry as attention
+from kernels.attention.mask import TreeMask
+from kernels.attention.registry import AUTO_ORDER, BACKENDS, tree_attention, unavailable
 from tests.kernels.forests import inputs, random_forest, reference, relative_error
 
 END = random_forest(np.random.default_rng(0), 25, 9, padding=4)
@@ -52,12 +52,12 @@ def test_every_backend_says_whether_it_can_run_on_a_cpu() -> None:
 def test_auto_takes_the_first_that_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
 
-    def fake(name: str, reason: str | None) -> attention.Backend:
+    def fake(name: str, reason: str | None) -> attention.AttentionBackend:
         def run(q: Tensor, k: Tensor, v: Tensor, mask: TreeMask, scale: float) -> Tensor:
             called.append(name)
             return q
 
-        return attention.Backend(name, name, lambda *needs: reason, run)
+        return attention.AttentionBackend(name, name, lambda *needs: reason, run)
 
     x = inputs(len(END))
     for triton_reason, cascade_reason in ((None, None), ("no GPU", None), ("no GPU", "no flash")):
@@ -69,7 +69,7 @@ def test_auto_takes_the_first_that_can_run(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_missing_triton_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "kernels.triton_tree", None)
+    monkeypatch.setitem(sys.modules, "kernels.triton.tree", None)
     reason = unavailable("triton", "cuda", torch.bfloat16, 64, 100)
     assert reason is not None and "Triton cannot be imported" in reason
     x = inputs(len(END))

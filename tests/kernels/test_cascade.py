@@ -10,10 +10,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernels import _cascade_plan
-from kernels._cascade_plan import Call, CascadePlan, Index, Kind
-from kernels.cascade import cascade_attention, cascade_unavailable
-from kernels.mask import TreeMask
+from kernels.attention import cascade_plan as _cascade_plan
+from kernels.attention.cascade import cascade_attention, cascade_unavailable
+from kernels.attention.cascade_plan import Call, CascadePlan, Index, Kind
+from kernels.attention.mask import TreeMask
 from tests.kernels.forests import (
     Inputs,
     caterpillar,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.compile_kernels import ARCHS, Job, compile_job, jobs, main, table
-from kernels._triton_configs import PASSES, SHARED_LIMIT, Config
+from benchmarks.compile_kernels import ARCHS, CompileJob, compile_job, jobs, main, table
+from kernels.triton.configs import PASSES, SHARED_LIMIT, Config
 
 ROOT = Path(__file__).resolve().parents[2]
 FIELDS = {
@@ -67,7 +67,7 @@ def test_the_table_has_a_line_for_every_kernel(compiled: list[dict[str, Any]]) -
 def test_spills_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tile far too large for its warps must show up as spills, or the table shows nothing."""
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    row = compile_job(Job("forward", 80, 128, "bf16", 4, Config(128, 64, 4, 3)))
+    row = compile_job(CompileJob("forward", 80, 128, "bf16", 4, Config(128, 64, 4, 3)))
     assert row["stack_bytes"] > 0 and row["local_accesses"] > 0 and not row["default"]
 
 

@@ -15,22 +15,25 @@ import pytest
 import torch
 from torch.distributed.tensor import DTensor
 
-from kernels.distributed import process_group, shard
-from kernels.model import build_model
-from kernels.presets import PRESETS
-from kernels.rank_job import Job, Piece, Pieces, RankBatches, save_rows
-from kernels.step import StepData, accumulate_gradients
+from kernels.model.model import build_model
+from kernels.model.presets import PRESETS
+from kernels.model.step import StepData, accumulate_gradients
+from kernels.ranks.fsdp import process_group, shard
+from kernels.ranks.job import Pieces, RankBatches, RankJob, RankPiece, save_rows
 from packing.rows import Rows
 from tests.kernels.layouts import awkward_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 UPDATES: tuple[Pieces, ...] = (  # in the first update the second rank runs a dummy tree
-    ((Piece((0, 9, 3), 64), Piece((1, 2), 64)), (Piece((5, 6, 7), 64), Piece((), 64))),
-    ((Piece((4, 8), 64),), (Piece((10,), 64),)),
+    (
+        (RankPiece((0, 9, 3), 64), RankPiece((1, 2), 64)),
+        (RankPiece((5, 6, 7), 64), RankPiece((), 64)),
+    ),
+    ((RankPiece((4, 8), 64),), (RankPiece((10,), 64),)),
 )
 LOGP: Pieces = (
-    (Piece((0, 9, 3, 1, 2), 64), Piece((4, 8), 64)),
-    (Piece((5, 6, 7), 64), Piece((10,), 64)),
+    (RankPiece((0, 9, 3, 1, 2), 64), RankPiece((4, 8), 64)),
+    (RankPiece((5, 6, 7), 64), RankPiece((10,), 64)),
 )
 CASES = {  # name: (head tied to the embedding, gradient checkpointing)
     "tied": (True, False),
@@ -49,7 +52,7 @@ def write_job(folder: Path, **changes: Any) -> Path:
     for name, (tied, _) in CASES.items():
         config = PRESETS["tiny"] | {"tie_word_embeddings": tied}
         (folder / f"{name}.json").write_text(json.dumps(config))
-    job = Job(str(folder / "tied.json"), "rows.npz", UPDATES, LOGP, repeats=2)
+    job = RankJob(str(folder / "tied.json"), "rows.npz", UPDATES, LOGP, repeats=2)
     replace(job, **changes).write(folder / "job.json")
     return folder / "job.json"
 
@@ -66,7 +69,7 @@ def launch(module: str, job: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def step_data(job: Job) -> tuple[Rows, StepData]:
+def step_data(job: RankJob) -> tuple[Rows, StepData]:
     rows, old_logp, advantages = job.load()
     return rows, StepData.of(rows, old_logp, advantages)
 
@@ -78,7 +81,7 @@ def case_model(job: Path, name: str) -> Any:
 
 def save_rank_gradients(path: Path) -> None:
     """What each rank of the test runs: the gradients of every case, whole, from rank 0."""
-    job = Job.read(path)
+    job = RankJob.read(path)
     rows, data = step_data(job)
     with process_group("cpu") as mesh:
         own = RankBatches.of(job, rows, mesh.get_rank(), vocabulary=1024)
@@ -100,7 +103,7 @@ def test_gradients_of_two_ranks_are_those_of_one_process_over_the_whole_batch(
     path = write_job(tmp_path)
     done = launch("tests.kernels.test_distributed", path)
     assert done.returncode == 0, done.stderr
-    job = Job.read(path)
+    job = RankJob.read(path)
     rows, data = step_data(job)
     ranks = [RankBatches.of(job, rows, rank, vocabulary=1024) for rank in range(2)]
     everything = [batch for own in ranks for update in own.updates for batch in update]
@@ -120,7 +123,7 @@ def test_gradients_of_two_ranks_are_those_of_one_process_over_the_whole_batch(
 
 def test_the_command_times_every_rank_and_sums_the_loss(tmp_path: Path) -> None:
     path = write_job(tmp_path)
-    done = launch("kernels.distributed", path)
+    done = launch("kernels.ranks.fsdp", path)
     assert done.returncode == 0, done.stderr
     *heard, printed = [json.loads(line) for line in done.stdout.splitlines()]
     assert heard == [{"repeat": n, "of": 2 if n else 0} for n in range(3)]
@@ -138,7 +141,7 @@ def test_the_command_times_every_rank_and_sums_the_loss(tmp_path: Path) -> None:
 
 
 def test_a_job_for_another_number_of_ranks_is_a_sentence(tmp_path: Path) -> None:
-    done = launch("kernels.distributed", write_job(tmp_path, updates=(UPDATES[0][:1],), logp=()))
+    done = launch("kernels.ranks.fsdp", write_job(tmp_path, updates=(UPDATES[0][:1],), logp=()))
     assert done.returncode != 0
     assert "the job has micro-batches for [1] ranks; 2 were launched" in done.stderr
 

@@ -8,8 +8,13 @@ import torch
 from hypothesis import given, settings
 from torch.nn.attention.flex_attention import BlockMask
 
-from kernels.flex import CPU_MAX_TOKENS, flex_attention_tree, flex_unavailable, tree_block_mask
-from kernels.mask import TreeMask
+from kernels.attention.flex import (
+    CPU_MAX_TOKENS,
+    flex_attention_tree,
+    flex_unavailable,
+    tree_block_mask,
+)
+from kernels.attention.mask import TreeMask
 from tests.kernels.forests import (
     forests,
     inputs,

@@ -15,7 +15,7 @@ import benchmarks.gpu_steps as gpu_steps
 from benchmarks.gpu import main
 from benchmarks.gpu_attention import PROVIDERS, rows_of_area
 from benchmarks.gpu_trees import golden_trees, random_nodes, synthetic_trees, tree_of_nodes
-from kernels.mask import TreeMask
+from kernels.attention.mask import TreeMask
 from packing.rows import Rows
 from tests.kernels.forests import subtree_end_of, visible
 

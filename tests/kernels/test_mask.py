@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.mask import MaskError, TreeMask
+from kernels.attention.mask import MaskError, TreeMask
 from tests.kernels.forests import (
     caterpillar,
     forests,

@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 import torch
 
-from kernels._memory_live import LiveBytes
-from kernels._memory_parts import Layers, whole_step
-from kernels._memory_trace import TracedModel, TraceOptions, trace_step
-from kernels.memory import GPU_MEMORY, estimate_memory, largest_tokens
-from kernels.micro_batches import MicroBatch, flat_batches
-from kernels.model import TreeLM, build_model
-from kernels.optimizer import adamw
-from kernels.presets import PRESETS, ModelNotFound
-from kernels.refusals import UnsupportedModel
-from kernels.step import StepData, StepOptions, accumulate_gradients, train_step
+from kernels.memory.live import LiveBytes
+from kernels.memory.parts import Layers, whole_step
+from kernels.memory.peak import GPU_MEMORY, estimate_memory, largest_tokens
+from kernels.memory.trace import TracedModel, TraceOptions, trace_step
+from kernels.model.micro_batches import MicroBatch, flat_batches
+from kernels.model.model import TreeLM, build_model
+from kernels.model.optimizer import adamw
+from kernels.model.presets import PRESETS, ModelNotFound
+from kernels.model.refusals import UnsupportedModel
+from kernels.model.step import StepData, StepOptions, accumulate_gradients, train_step
 from packing.rows import Rows
 from tests.kernels.layouts import one_tree
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
 
-from kernels.mask import TreeMask
-from kernels.model import ATTENTION, TreeLM, build_model
-from kernels.presets import PRESETS, ModelNotFound, resolve_config
-from kernels.refusals import UnsupportedModel, check_config
+from kernels.attention.mask import TreeMask
+from kernels.model.model import ATTENTION, TreeLM, build_model
+from kernels.model.presets import PRESETS, ModelNotFound, resolve_config
+from kernels.model.refusals import UnsupportedModel, check_config
 
 torch.set_num_threads(1)
 

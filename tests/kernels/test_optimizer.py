@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from kernels._memory_live import PERSISTENT, LiveBytes
-from kernels._memory_trace import Device, TracedModel, TraceOptions, trace_step
-from kernels.optimizer import _MasterAdamW, adamw
+from kernels.memory.live import PERSISTENT, LiveBytes
+from kernels.memory.trace import Device, TracedModel, TraceOptions, trace_step
+from kernels.model.optimizer import _MasterAdamW, adamw
 
 SHAPES = ((40, 10), (10,), (10, 10), (300,), (20, 20), (5,))
 

@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernels.rank_job import Job, JobError, Piece, RankBatches, save_rows
+from kernels.ranks.job import JobError, RankBatches, RankJob, RankPiece, save_rows
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from tests.kernels.layouts import awkward_rows
 
 ROWS = awkward_rows()
-PIECES = ((Piece((0, 9, 3), 64), Piece((1, 2, 4), 64)), (Piece((5, 6), 64), Piece((), 64)))
-JOB = Job("tiny", "rows.npz", (PIECES,), PIECES)
+PIECES = (
+    (RankPiece((0, 9, 3), 64), RankPiece((1, 2, 4), 64)),
+    (RankPiece((5, 6), 64), RankPiece((), 64)),
+)
+JOB = RankJob("tiny", "rows.npz", (PIECES,), PIECES)
 
 
 def written(folder: Path, **changes: Any) -> Path:
@@ -29,7 +32,7 @@ def written(folder: Path, **changes: Any) -> Path:
 
 
 def test_a_job_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    job = Job.read(written(tmp_path))
+    job = RankJob.read(written(tmp_path))
     assert (job.updates, job.logp, job.ranks) == (JOB.updates, JOB.logp, {2})
     rows, old_logp, advantages = job.load()
     np.testing.assert_array_equal(rows.tokens, ROWS.tokens)
@@ -54,8 +57,8 @@ def test_trees_hold_their_rows_and_dummies_hold_nothing() -> None:
 
 
 def test_rows_one_after_the_other_share_nothing() -> None:
-    wider = tuple(tuple(Piece(piece.rows, 128) for piece in rank) for rank in PIECES)
-    job = Job("tiny", "rows.npz", (wider,), mode="rows")
+    wider = tuple(tuple(RankPiece(piece.rows, 128) for piece in rank) for rank in PIECES)
+    job = RankJob("tiny", "rows.npz", (wider,), mode="rows")
     own = RankBatches.of(job, ROWS, 0, vocabulary=2**31 - 1)
     (batches,) = own.updates
     assert [b.layout.n_tokens for b in batches] == [
@@ -66,7 +69,7 @@ def test_rows_one_after_the_other_share_nothing() -> None:
 
 def test_ids_that_fold_onto_each_other_stay_branches() -> None:
     rows = Rows.from_lists([[5, 6, 7], [5, 6, 7 + 1024]])
-    job = Job("tiny", "rows.npz", (((Piece((0, 1), 8),),),), fold=True)
+    job = RankJob("tiny", "rows.npz", (((RankPiece((0, 1), 8),),),), fold=True)
     own = RankBatches.of(job, rows, 0, vocabulary=1024)
     ((batch,),) = own.updates
     assert batch.layout.n_tokens == 4
@@ -74,7 +77,7 @@ def test_ids_that_fold_onto_each_other_stay_branches() -> None:
 
 
 def test_ranks_out_of_step_are_refused() -> None:
-    job = Job("tiny", "rows.npz", ((PIECES[0], PIECES[1][:1]),))
+    job = RankJob("tiny", "rows.npz", ((PIECES[0], PIECES[1][:1]),))
     with pytest.raises(JobError, match="add dummies"):
         RankBatches.of(job, ROWS, 0, vocabulary=1024)
 
@@ -91,13 +94,13 @@ def test_a_job_that_cannot_be_used_says_why(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(JobError, match=message):
-        Job.read(written(tmp_path, **changes))
+        RankJob.read(written(tmp_path, **changes))
     with pytest.raises(JobError, match="cannot be read"):
-        Job.read(tmp_path / "absent.json")
+        RankJob.read(tmp_path / "absent.json")
 
 
 def test_rows_without_advantages_are_refused_by_name(tmp_path: Path) -> None:
-    job = Job.read(written(tmp_path))
+    job = RankJob.read(written(tmp_path))
     np.savez(tmp_path / "rows.npz", tokens=np.arange(3), offsets=np.array([0, 3]))
     with pytest.raises(JobError, match="lacks advantages, old_logp"):
         job.load()

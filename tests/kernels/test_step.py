@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.losses import Normalisation
-from kernels.micro_batches import (
+from kernels.model.losses import Normalisation
+from kernels.model.micro_batches import (
     MicroBatch,
     flat_batches,
     padded_batches,
     row_layout,
     tree_batches,
 )
-from kernels.model import TreeLM, build_model
-from kernels.optimizer import adamw
-from kernels.step import (
+from kernels.model.model import TreeLM, build_model
+from kernels.model.optimizer import adamw
+from kernels.model.step import (
     StepData,
     StepOptions,
     StepOutOfMemory,

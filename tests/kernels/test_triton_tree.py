@@ -14,8 +14,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import kernels._triton_tiles as tiles
-from kernels._triton_configs import (
+import kernels.triton.tiles as tiles
+from kernels.attention.mask import TreeMask
+from kernels.triton.configs import (
     HEAD_DIMS,
     PASSES,
     SHARED_LIMIT,
@@ -23,9 +24,8 @@ from kernels._triton_configs import (
     family,
     heads_per_tile,
 )
-from kernels._triton_tiles import key_chunks, query_lists
-from kernels.mask import TreeMask
-from kernels.triton_tree import triton_tree_attention, unavailable_reason
+from kernels.triton.tiles import key_chunks, query_lists
+from kernels.triton.tree import triton_tree_attention, unavailable_reason
 from tests.kernels.forests import Int32s, forests, inputs, random_forest, subtree_end_of, visible
 
 CPU = torch.device("cpu")

@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from triton.runtime.errors import OutOfResources
 
-import kernels._triton_launch as launch
-import kernels._triton_tiles as tiles
-from kernels._triton_configs import PASSES, Config
-from kernels.mask import TreeMask
-from kernels.triton_tree import triton_tree_attention, unavailable_reason
-from kernels.triton_tuning import CANDIDATES, tuned_configs
+import kernels.triton.launch as launch
+import kernels.triton.tiles as tiles
+from kernels.attention.mask import TreeMask
+from kernels.triton.configs import PASSES, Config
+from kernels.triton.tree import triton_tree_attention, unavailable_reason
+from kernels.triton.tuning import CANDIDATES, tuned_configs
 from tests.kernels.forests import (
     Inputs,
     Int32s,

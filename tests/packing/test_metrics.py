@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packing import metrics
-from packing.metrics import Comparison, PackingMetrics
+from packing.batch.simulation import Comparison
+from packing.metrics import PackingMetrics
 from packing.packers.areal import pack_areal
 from packing.packing import Packing
 from packing.prefixes import PrefixOrder

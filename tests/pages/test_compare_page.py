@@ -15,14 +15,14 @@ from packing.prefixes import PrefixOrder
 from packing.sources.load import load
 from packing.sources.spec import SourceSpec
 from tests.pages.test_pages import FIGURE_BUDGET, opened, own_folders, settled  # noqa: F401
-from tuning.compare import Compared, compare, percent, written
-from tuning.compare_counted import Counted, packed_at
-from tuning.compare_side import side_of
-from tuning.plan import TuningPlan
-from tuning.points import Mode, Point, Question
-from tuning.store import Store
-from tuning.workbench import Workbench, batch_rows
-from tuning.workspace import SavedPoint, Workspace
+from tuning.jobs.points import Point, Question
+from tuning.jobs.store import Store
+from tuning.plan.batch import Batch, batch_rows
+from tuning.plan.plan import Layout, TuningPlan
+from tuning.workspace.compare import Compared, compare, percent, written
+from tuning.workspace.compare_counted import Counted, packed_at
+from tuning.workspace.compare_side import side_of
+from tuning.workspace.workspace import SavedPoint, Workspace
 
 PLAN = TuningPlan(
     source=SourceSpec("sample", "preference-pairs"), max_tokens_per_mb=512, prompts_per_step=8
@@ -30,9 +30,9 @@ PLAN = TuningPlan(
 LINK = {"data": "sample:preference-pairs", "cap": "512", "prompts": "8"}
 
 
-def bench(plan: TuningPlan) -> Workbench:
+def bench(plan: TuningPlan) -> Batch:
     rows = batch_rows(load(plan.source).rows, plan)
-    return Workbench(rows, PrefixOrder.of(rows))
+    return Batch(rows, PrefixOrder.of(rows))
 
 
 def compared(a: TuningPlan, b: TuningPlan, *points: SavedPoint) -> Compared:
@@ -43,7 +43,7 @@ def compared(a: TuningPlan, b: TuningPlan, *points: SavedPoint) -> Compared:
     return compare(*sides)
 
 
-def measured(plan: TuningPlan, step_s: float, mode: Mode = "tree", run: str = "r") -> SavedPoint:
+def measured(plan: TuningPlan, step_s: float, mode: Layout = "tree", run: str = "r") -> SavedPoint:
     """A point in the history, as a sweep leaves it."""
     data = bench(plan).rows.fingerprint
     asked = Question.of(plan, mode, plan.max_tokens_per_mb, data, "cpu test, 1 thread", "2")

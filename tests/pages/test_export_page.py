@@ -13,10 +13,10 @@ from streamlit.testing.v1 import AppTest
 
 from tests.tuning.configs import config
 from tests.tuning.workspaces import workspace
-from tuning.store import Store
-from tuning.workspace import Workspace
-from tuning.workspace_file import read_workspace, workspace_bytes
-from tuning.workspace_here import take_in
+from tuning.jobs.store import Store
+from tuning.workspace.file import read_workspace, workspace_bytes
+from tuning.workspace.here import take_in
+from tuning.workspace.workspace import Workspace
 
 _FRAME = str(Path(__file__).parents[2] / "pages" / "frame.py")
 
@@ -33,7 +33,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
 def run(app: AppTest) -> AppTest:
     """Until the rows have loaded."""
     app.run()
-    app.switch_page("export.py").run()
+    app.switch_page("export/page.py").run()
     for _ in range(20):
         assert not app.exception, app.exception
         if app.title:

@@ -19,17 +19,15 @@ from packing.sources.spec import SourceSpec
 from packing.trie import build_forest
 from tests.pages.test_kernels_page import PROBLEM, RESULT, ROWS, ended_job
 from tests.pages.test_pages import opened, own_folders  # noqa: F401
-from tuning.figures.trie import MAX_MARKS, choose_marks, nodes_below
-from tuning.plan import TuningPlan
-from tuning.roofline import estimate_sweep, gpu_named
-from tuning.sweep_result import question_of
+from tuning.plan.plan import TuningPlan
+from tuning.report.figures.trie import MAX_MARKS, choose_marks, nodes_below
+from tuning.sweep.result import question_of
+from tuning.sweep.roofline import estimate_sweep, gpu_named
 
 MOST_BYTES = 300_000
 MOST_MARKS = 300
 PAGES = sorted(
-    path.stem
-    for path in (Path(__file__).resolve().parents[2] / "pages").glob("*.py")
-    if path.stem not in ("__init__", "frame", "state")
+    path.parent.name for path in (Path(__file__).resolve().parents[2] / "pages").glob("*/page.py")
 )
 HIERARCHICAL = ("icicle", "treemap", "sunburst")
 

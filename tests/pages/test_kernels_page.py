@@ -14,7 +14,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from packing.sources.load import load
-from tuning.plan import TuningPlan
+from tuning.plan.plan import TuningPlan
 
 FRAME = str(Path(__file__).resolve().parents[2] / "pages" / "frame.py")
 FIGURE_BUDGET = 300_000
@@ -90,7 +90,7 @@ def opened(**query: str) -> AppTest:
     for name, value in query.items():
         app.query_params[name] = value
     app.run()
-    app.switch_page("kernels.py").run()
+    app.switch_page("kernels/page.py").run()
     for _ in range(100):
         if not any(b.key == "cancel_load" for b in app.button):
             break
@@ -206,7 +206,7 @@ def test_choosing_a_tree_is_part_of_the_link() -> None:
 def _compile_table(path: str) -> None:
     from pathlib import Path
 
-    from pages.components.kernel_parts import draw_compile_table
+    from pages.kernels.parts import draw_compile_table
 
     draw_compile_table(Path(path))
 
@@ -234,7 +234,7 @@ def test_rows_longer_than_the_cap_are_refused_in_words() -> None:
 
 def test_the_page_needs_no_torch() -> None:
     code = (
-        "import sys; import pages.components.kernel_parts, pages.components.kernel_table; "
+        "import sys; import pages.kernels.parts, pages.kernels.table; "
         "sys.exit('torch' in sys.modules)"
     )
     root = Path(__file__).resolve().parents[2]

@@ -14,8 +14,8 @@ from streamlit.testing.v1 import AppTest
 
 from packing.sources.load import load
 from packing.sources.spec import SourceSpec
-from pages.components import data
-from pages.components import summary as summary_strip
+from pages.shared import data
+from pages.shared import summary as summary_strip
 
 FRAME = str(Path(__file__).resolve().parents[2] / "pages" / "frame.py")
 FIGURE_BUDGET = 300_000
@@ -37,7 +37,7 @@ def opened(page: str = "dataset", **query: str) -> AppTest:
         app.query_params[name] = value
     app.run()
     if page != "dataset":
-        app.switch_page(f"{page}.py").run()
+        app.switch_page(f"{page}/page.py").run()
     return settled(app)
 
 
@@ -67,7 +67,7 @@ def test_every_page_draws_within_its_budget(page: str) -> None:
 def test_a_link_brings_the_plan_back_on_every_page() -> None:
     app = opened("packing", cap="4096", data="sample:preference-pairs")
     assert "4,096" in summary(app) and "preference-pairs" in summary(app)
-    app.switch_page("trie.py").run()
+    app.switch_page("trie/page.py").run()
     assert "4,096" in summary(app)
     assert app.query_params["cap"] == ["4096"] or app.query_params["cap"] == "4096"
 

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 def _page() -> None:
     import streamlit as st
 
-    from pages import state
+    from pages.shared import state
 
     def up() -> None:
         state.update(max_tokens_per_mb=state.plan().max_tokens_per_mb + 128)

@@ -99,7 +99,7 @@ def test_a_row_of_a_node_can_be_followed_and_is_the_row_of_the_dataset_page() ->
     row = next(b for b in app.button if str(b.key).startswith("through"))
     row.click().run()
     assert sent(app, "strip")["row"] == int(row.label.replace(",", ""))
-    app.switch_page("dataset.py").run()
+    app.switch_page("dataset/page.py").run()
     assert f"Row {row.label}" in words(app)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pages.components.tune_parts import _table
-from tuning.sweep_result import Candidate, SweepResult
+from pages.tune.parts import _table
+from tuning.sweep.result import Candidate, SweepResult
 
 POINT = Candidate(
     512,

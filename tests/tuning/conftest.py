@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tuning.areal.check import FOLDER_VARIABLE, Areal, find_areal
+from tuning.doctor.check import FOLDER_VARIABLE, Areal, find_areal
 
 WHEEL = "areal==1.0.4"
 

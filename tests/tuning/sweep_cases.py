@@ -12,12 +12,12 @@ import numpy as np
 
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
-from tuning.plan import TuningPlan
-from tuning.points import Mode, Point, Question
-from tuning.shares import Share, share_of
-from tuning.store import Store
-from tuning.workbench import Workbench, batch_plan
-from tuning.worker import Task
+from tuning.jobs.points import Point, Question
+from tuning.jobs.store import Store
+from tuning.jobs.task import Task
+from tuning.measure.shares import Share, share_of
+from tuning.plan.batch import Batch, batch_plan
+from tuning.plan.plan import Layout, TuningPlan
 
 
 def grpo_rows(groups: int = 6, samples: int = 4, seed: int = 0, top: int = 900) -> Rows:
@@ -60,7 +60,7 @@ class _Memory:
     budget: int
 
 
-Cost = Callable[[Mode, int, Mapping[str, float]], float]
+Cost = Callable[[Layout, int, Mapping[str, float]], float]
 
 
 @dataclass
@@ -75,25 +75,25 @@ class FormulaBench:
     cost: Cost
     budget: int = 2**40
     bytes_per_token: int = 1000
-    asked: list[tuple[Mode, int]] = field(default_factory=list)
+    asked: list[tuple[Layout, int]] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     description: str = "a formula"
     gradient_bytes: int = 50_000
 
     def __post_init__(self) -> None:
-        self.bench = Workbench(self.rows, PrefixOrder.of(self.rows))
+        self.bench = Batch(self.rows, PrefixOrder.of(self.rows))
         self.memory = _Memory(self.budget)
 
-    def question(self, mode: Mode, cap: int) -> Question:
+    def question(self, mode: Layout, cap: int) -> Question:
         return Question.of(self.plan, mode, cap, self.rows.fingerprint, "formula", "0")
 
-    def share(self, mode: Mode, cap: int) -> Share:
+    def share(self, mode: Layout, cap: int) -> Share:
         chain = self.bench.chain(batch_plan(self.plan, cap))
         return share_of(self.rows, self.bench.order, chain, mode, self.plan.packer)
 
     def measure(
         self,
-        mode: Mode,
+        mode: Layout,
         cap: int,
         limit_s: float = math.inf,
         repeat_s: float = math.inf,

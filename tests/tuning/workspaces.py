@@ -7,10 +7,10 @@ from dataclasses import replace
 from packing.rows import Rows
 from packing.sources.loaded import Provenance
 from packing.sources.spec import SourceSpec
-from tuning.plan import TuningPlan
-from tuning.points import Mode, Point, Question
-from tuning.sweep_result import Candidate, Pick, SweepResult
-from tuning.workspace import SavedPoint, Workspace
+from tuning.jobs.points import Point, Question
+from tuning.plan.plan import Layout, TuningPlan
+from tuning.sweep.result import Candidate, Pick, SweepResult
+from tuning.workspace.workspace import SavedPoint, Workspace
 
 PLAN = TuningPlan(source=SourceSpec("file", "rollouts.jsonl"), max_tokens_per_mb=512)
 PROVENANCE = Provenance(
@@ -31,7 +31,7 @@ def rows(extra: int = 0) -> Rows:
     return Rows.from_lists(lists, group, masks)
 
 
-def point(mode: Mode, cap: int, step_s: float, data: str, plan: TuningPlan = PLAN) -> Point:
+def point(mode: Layout, cap: int, step_s: float, data: str, plan: TuningPlan = PLAN) -> Point:
     question = Question.of(plan, mode, cap, data, "cpu x86, 2 threads", "2.13.0")
     return Point(
         question,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal, get_args
 
-from tuning.plan import Engine, TuningPlan
+Engine = Literal["fsdp", "megatron", "archon"]
 
 
 class BackendError(ValueError):
@@ -55,12 +55,6 @@ class Backend:
             context=sizes.get("c", 1),
             expert=expert.get("e", sizes.get("e", 1)),
         )
-
-    @staticmethod
-    def of(plan: TuningPlan) -> str:
-        """The string for a plan."""
-        tensor = f"t{plan.tp_size}" if plan.tp_size > 1 else ""
-        return f"{plan.engine}:d{plan.dp_size}{tensor}"
 
 
 def _dims(text: str, allowed: str) -> dict[str, int]:

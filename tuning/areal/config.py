@@ -18,10 +18,8 @@ from typing import Any
 
 from tuning.areal.backend import Backend, BackendError
 from tuning.areal.names import TRAINER_NAMES, UNKNOWN, Trainer
-from tuning.areal.plan import fill_plan
 from tuning.areal.schema import Field, Version, WrongType, convert, table
 from tuning.areal.yaml_text import MOST_BYTES, ConfigError, YamlText, too_large
-from tuning.plan import TuningPlan
 
 __all__ = ["TRAINER_NAMES", "UNKNOWN", "ArealConfig", "ConfigError", "Trainer"]
 
@@ -176,10 +174,6 @@ class ArealConfig:
             return Backend.parse(text)
         except BackendError:
             return None
-
-    def plan(self, start: TuningPlan) -> tuple[TuningPlan, list[str]]:
-        """``start`` with what this config says, and a sentence for each part not covered."""
-        return fill_plan(self, start)
 
     def written(self, changes: Mapping[str, Any]) -> ArealConfig:
         """The config with ``changes`` (whole paths), written only where the value differs."""

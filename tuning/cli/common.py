@@ -15,10 +15,10 @@ import typer
 
 from packing.rows import Rows
 from packing.sources.spec import SourceSpec, parse_rows
-from tuning.plan import Packer, PlanError, TuningPlan
+from tuning.plan.plan import Packer, PlanError, TuningPlan
 
 if TYPE_CHECKING:
-    from tuning.jobs import JobView
+    from tuning.jobs.jobs import JobView
 
 _LOOK_S = 0.2
 
@@ -156,8 +156,8 @@ def followed(
     The app finds it again by the rows, and a sweep by the question of its plan. Raises RuntimeError
     with what the worker said where it failed.
     """
-    from tuning.jobs import Jobs
-    from tuning.sweep_result import question_of
+    from tuning.jobs.jobs import Jobs
+    from tuning.sweep.result import question_of
 
     jobs = Jobs()
     found_by = {"data": rows.fingerprint, "question": question_of(plan)}

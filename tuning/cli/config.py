@@ -28,7 +28,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Say what tree training will do with CONFIG; exit code 1 where it fails or goes wrong."""
-    from tuning import doctor
+    from tuning.doctor import doctor
 
     with sentences():
         batch = RowOptions(rows).read() if rows else None
@@ -57,11 +57,11 @@ def export(
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Write to a file.")] = None,
 ) -> None:
     """Print a config with tree training on that will not fail after the first rollout."""
-    from tuning.evidence import evidence_of
-    from tuning.export import FORMS, render
-    from tuning.plan import TuningPlan
-    from tuning.store import Store
-    from tuning.workbench import Workbench
+    from tuning.export.evidence import evidence_of
+    from tuning.export.export import FORMS, render
+    from tuning.jobs.store import Store
+    from tuning.plan.batch import Batch
+    from tuning.plan.plan import TuningPlan
 
     with sentences():
         plan = TuningPlan.from_json(
@@ -81,7 +81,7 @@ def export(
             raise ValueError(" ".join(plan.problems()))
         if form not in FORMS:
             raise ValueError(f"--form is one of {', '.join(FORMS)}, not {form}")
-        bench = Workbench.of(options.read(), plan)
+        bench = Batch.of(options.read(), plan)
         points = [entry.point for entry in Store().entries(data=bench.rows.fingerprint)]
         evidence = evidence_of(bench, plan, points)
         text = render(plan, evidence, _choice("--target", target), form)

@@ -12,10 +12,10 @@ from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from packing.sources.errors import SourceError
 from tuning.cli.common import Json, sentences, show
-from tuning.plan import TuningPlan
+from tuning.plan.plan import TuningPlan
 
 if TYPE_CHECKING:
-    from tuning.compare_side import Side
+    from tuning.workspace.compare_side import Side
 
 app = typer.Typer(no_args_is_help=True, help="What was measured: list, export, delete.")
 
@@ -38,8 +38,8 @@ def register(main: typer.Typer) -> None:
 @app.command("list")
 def list_runs(as_json: Json = False) -> None:
     """Runs, newest first, with the fastest step of each."""
-    from tuning.history import runs
-    from tuning.store import Store
+    from tuning.jobs.store import Store
+    from tuning.workspace.history import runs
 
     with sentences():
         found = [
@@ -72,8 +72,8 @@ def list_runs(as_json: Json = False) -> None:
 @app.command()
 def export(file: Path, run: Run = None) -> None:
     """Write points to FILE, a .csv or .parquet."""
-    from tuning.history import export as written
-    from tuning.store import Store
+    from tuning.jobs.store import Store
+    from tuning.workspace.history import export as written
 
     with sentences():
         entries = Store().entries(run=run)
@@ -84,7 +84,7 @@ def export(file: Path, run: Run = None) -> None:
 @app.command()
 def delete(ids: list[int]) -> None:
     """Delete points by their ids (`list --json` shows them)."""
-    from tuning.store import Store
+    from tuning.jobs.store import Store
 
     with sentences():
         store = Store()
@@ -98,8 +98,8 @@ def delete(ids: list[int]) -> None:
 
 def compare(a: Sided, b: Sided, as_json: Json = False) -> None:
     """Two datasets, plans or runs side by side, and their differences as numbers."""
-    from tuning.compare import compare as compared
-    from tuning.compare_text import text_of
+    from tuning.workspace.compare import compare as compared
+    from tuning.workspace.compare_text import text_of
 
     with sentences():
         result = compared(_side(a), _side(b))
@@ -110,13 +110,13 @@ def _side(what: str) -> Side:
     """What PLAN_OR_RUN names. Raises ValueError where it names nothing."""
     from packing.sources.load import load
     from tuning.cli.report import found
-    from tuning.compare_counted import Counted
-    from tuning.compare_side import side_of
-    from tuning.compare_text import plan_of_link
-    from tuning.history import workspace_of_plan, workspace_of_run
-    from tuning.jobs import Jobs
-    from tuning.store import Store
-    from tuning.workbench import Workbench, batch_rows
+    from tuning.jobs.jobs import Jobs
+    from tuning.jobs.store import Store
+    from tuning.plan.batch import Batch, batch_rows
+    from tuning.workspace.compare_counted import Counted
+    from tuning.workspace.compare_side import side_of
+    from tuning.workspace.compare_text import plan_of_link
+    from tuning.workspace.history import workspace_of_plan, workspace_of_run
 
     if Path(what).is_file():
         return side_of(found(what), what)
@@ -129,14 +129,14 @@ def _side(what: str) -> Side:
         known = workspace_of_run(what, store, Jobs(store=store), _rows_at_hand)
     if known.rows is None:
         return side_of(known, what)
-    bench = Workbench(known.rows, PrefixOrder.of(known.rows))
+    bench = Batch(known.rows, PrefixOrder.of(known.rows))
     return side_of(known, what, Counted.of(bench, known.plan))
 
 
 def _rows_at_hand(plan: TuningPlan) -> Rows | None:
     """The batch of a plan, None where its source cannot be read any more."""
     from packing.sources.load import load
-    from tuning.workbench import batch_rows
+    from tuning.plan.batch import batch_rows
 
     try:
         return batch_rows(load(plan.source).rows, plan)

@@ -18,10 +18,10 @@ from tuning.cli.common import (
     sentences,
     show,
 )
-from tuning.plan import Dtype, TuningPlan
+from tuning.plan.plan import Dtype, TuningPlan
 
 if TYPE_CHECKING:
-    from tuning.jobs import JobView
+    from tuning.jobs.jobs import JobView
 
 _TIMEOUT_S = 1800.0
 
@@ -81,7 +81,7 @@ def kernels(
 def _asked(
     kind: str, options: RowOptions, plan: TuningPlan, arguments: Mapping[str, Any]
 ) -> JobView:
-    from tuning.workbench import batch_rows
+    from tuning.plan.batch import batch_rows
 
     rows = batch_rows(options.read(), plan)
     if not len(rows):

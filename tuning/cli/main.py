@@ -8,8 +8,8 @@ import typer
 
 from tuning.cli import config, history, kernels, report, rows, sweep
 from tuning.cli.common import Cap, Json, Prompts, RowOptions, Samples, row_options, sentences, show
-from tuning.plan import TuningPlan
-from tuning.workbench import Workbench, batch_rows
+from tuning.plan.batch import Batch, batch_rows
+from tuning.plan.plan import TuningPlan
 
 app = typer.Typer(
     add_completion=False,
@@ -34,7 +34,7 @@ def pack(
     with sentences():
         if packer not in ("areal", "prefix-aware"):
             raise ValueError(f"--packer is areal or prefix-aware, not {packer}")
-        bench = Workbench.of(
+        bench = Batch.of(
             options.read(), TuningPlan(prompts_per_step=prompts, samples_per_prompt=samples)
         )
         least = bench.bounds(cap)
@@ -59,8 +59,8 @@ def chain(
     as_json: Json = False,
 ) -> None:
     """One batch of ROWS as AReaL trains it: ranks, minibatches, trees, dummies, what is paid."""
-    from packing.chain import BatchPlan
-    from packing.pipeline import simulate
+    from packing.batch.pipeline import simulate
+    from packing.batch.simulation import BatchSpec
 
     with sentences():
         rows = batch_rows(
@@ -68,7 +68,7 @@ def chain(
         )
         if mode not in ("controller", "spmd"):
             raise ValueError(f"--mode is controller or spmd, not {mode}")
-        plan = BatchPlan(
+        plan = BatchSpec(
             cap,
             dp_size=dp,
             ppo_n_minibatches=ppo_n_minibatches,

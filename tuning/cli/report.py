@@ -10,7 +10,7 @@ import typer
 from tuning.cli.common import Json, sentences, show
 
 if TYPE_CHECKING:
-    from tuning.workspace import Workspace
+    from tuning.workspace.workspace import Workspace
 
 What = Annotated[
     str,
@@ -60,7 +60,7 @@ def save(
     rows: Annotated[bool, typer.Option("--rows", help="Also the rows, as token ids.")] = False,
 ) -> None:
     """A workspace file: plan, points, sweep and counted figures, to open on another machine."""
-    from tuning.workspace_file import save_workspace
+    from tuning.workspace.file import save_workspace
 
     with sentences():
         save_workspace(output, found(what), rows)
@@ -74,9 +74,9 @@ def take_in(
     """Add a workspace file's points and sweep to those here, and its rows if they came along."""
     from urllib.parse import urlencode
 
-    from tuning.store import Store
-    from tuning.workspace_file import open_workspace
-    from tuning.workspace_here import take_in as taken_in
+    from tuning.jobs.store import Store
+    from tuning.workspace.file import open_workspace
+    from tuning.workspace.here import take_in as taken_in
 
     with sentences():
         workspace = open_workspace(file)
@@ -94,9 +94,9 @@ def take_in(
 
 def found(what: str) -> Workspace:
     """What PLAN_OR_RUN names. Raises WorkspaceError where it names nothing."""
-    from tuning.store import Store
-    from tuning.workspace import Workspace
-    from tuning.workspace_file import open_workspace, read_sweep_file
+    from tuning.jobs.store import Store
+    from tuning.workspace.file import open_workspace, read_sweep_file
+    from tuning.workspace.workspace import Workspace
 
     path = Path(what)
     if not path.is_file():

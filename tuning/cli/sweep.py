@@ -18,16 +18,16 @@ from tuning.cli.common import (
     sentences,
     show,
 )
-from tuning.plan import Dispatch, Dtype, TuningPlan
+from tuning.plan.plan import Dispatch, Dtype, TuningPlan
 
 if TYPE_CHECKING:
-    from tuning.jobs import JobView
+    from tuning.jobs.jobs import JobView
 
 Budget = Annotated[str, typer.Option(help="Time: 90s, 10m, 1h.")]
 
 
 @dataclass(frozen=True)
-class StepOptions(TreeOptions):
+class StepFlags(TreeOptions):
     """ROWS, and what a step of them is: model, device, ranks, batch."""
 
     model: Annotated[
@@ -74,7 +74,7 @@ def register(app: typer.Typer) -> None:
 
 @row_options
 def sweep(
-    options: StepOptions,
+    options: StepFlags,
     budget: Budget = "10m",
     caps: Annotated[str, typer.Option(help="Caps, separated by commas; default: chosen.")] = "",
     as_json: Json = False,
@@ -96,7 +96,7 @@ def sweep(
 
 @row_options
 def measure(
-    options: StepOptions,
+    options: StepFlags,
     cap: Annotated[int, typer.Option("--cap", help="max_tokens_per_mb.")],
     way: Annotated[str, typer.Option(help="tree, flat, padded, or all.")] = "tree",
     budget: Budget = "10m",
@@ -141,8 +141,8 @@ def _followed(
     kind: str, options: RowOptions, plan: TuningPlan, arguments: Mapping[str, Any], budget_s: float
 ) -> JobView:
     """The job on the plan's batch; a sweep is given the batches that come after it too."""
-    from tuning.batches import other_batches
-    from tuning.workbench import batch_rows
+    from tuning.plan.batch import batch_rows
+    from tuning.sweep.batches import other_batches
 
     everything = options.read()
     rows = batch_rows(everything, plan)

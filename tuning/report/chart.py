@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tuning.report import svg
 from tuning.report.steps import seconds
-from tuning.sweep_result import Candidate, Pick
+from tuning.sweep.result import Candidate, Pick
 
 _LEFT, _RIGHT = 64.0, svg.WIDTH - 130.0
 _GIB = 2**30

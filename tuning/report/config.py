@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from packing.prefixes import PrefixOrder
-from tuning.doctor import ConfigError, check
-from tuning.evidence import evidence_of
-from tuning.export import Evidence, ExportError, render
+from tuning.doctor.doctor import ConfigError, check
+from tuning.export.evidence import evidence_of
+from tuning.export.export import Evidence, ExportError, render
+from tuning.plan.batch import Batch
 from tuning.report.escape import esc
 from tuning.report.markup import bullets, code, paragraph, section
-from tuning.workbench import Workbench
-from tuning.workspace import Workspace
+from tuning.workspace.workspace import Workspace
 
 
 def config_section(workspace: Workspace) -> tuple[str, str]:
@@ -39,7 +39,7 @@ def _evidence(workspace: Workspace) -> Evidence:
     batch = workspace.batch
     if workspace.rows is None or batch is None or batch.refused:
         return Evidence(date=workspace.made_at[:10])
-    bench = Workbench(workspace.rows, PrefixOrder.of(workspace.rows))
+    bench = Batch(workspace.rows, PrefixOrder.of(workspace.rows))
     found = evidence_of(bench, workspace.plan, points, date=workspace.made_at[:10])
     packed = next(p for p in batch.packed if p.packer == workspace.plan.packer)
     counted = {

@@ -7,11 +7,11 @@ import io
 import zipfile
 from pathlib import Path
 
-from tuning.commands import rows_argument
+from tuning.plan.commands import rows_argument
 from tuning.report import sections
 from tuning.report.svg import standalone
 from tuning.report.tables import Table, tables_of
-from tuning.workspace import Workspace
+from tuning.workspace.workspace import Workspace
 
 _PNG_ZOOM = 2.0
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from string import Template
 
-from tuning.commands import rows_argument
+from tuning.plan.commands import rows_argument
 from tuning.report import sections, texts
 from tuning.report.config import config_section, doctor_section
 from tuning.report.escape import esc
-from tuning.workspace import Workspace
+from tuning.workspace.workspace import Workspace
 
 _TEMPLATE = Path(__file__).with_name("template.html")
 

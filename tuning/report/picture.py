@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tuning.batch_picture import BatchPicture
-from tuning.figures.before_after import Bar, bars
-from tuning.points import Mode
+from tuning.plan.picture import BatchPicture
+from tuning.plan.plan import Layout
 from tuning.report import svg
+from tuning.report.figures.before_after import Bar, bars
 
 _PARTS = {
     "first": ("blue flat", "computed once"),
@@ -18,7 +18,7 @@ _WORDS, _HEIGHT, _GAP = 40, 64, 22
 _SEAM = 0.6  # between slices, where there is room for it
 
 
-def before_after_svg(picture: BatchPicture, steps: Mapping[Mode, str]) -> str:
+def before_after_svg(picture: BatchPicture, steps: Mapping[Layout, str]) -> str:
     """A bar a mode, one below the other, to one scale: equal areas are equal tokens."""
     body: list[str] = []
     top = 0.0
@@ -34,7 +34,7 @@ def before_after_svg(picture: BatchPicture, steps: Mapping[Mode, str]) -> str:
     return svg.figure(body, foot + 8, f"The same batch, to scale. {described}")
 
 
-def _bar(bar: Bar, top: float, original_tokens: int, steps: Mapping[Mode, str]) -> list[str]:
+def _bar(bar: Bar, top: float, original_tokens: int, steps: Mapping[Layout, str]) -> list[str]:
     panel = bar.panel
     ratio = panel.tokens / max(original_tokens, 1)
     said = f"{panel.tokens:,} tokens computed ({ratio:.2f} ×)"

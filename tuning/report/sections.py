@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tuning.commands import command_line, rows_argument
+from tuning.plan.commands import command_line, rows_argument
 from tuning.report import tables
 from tuning.report.chart import sweep_svg
 from tuning.report.markup import bullets, code, paragraph, section, strip, table
 from tuning.report.picture import before_after_svg
 from tuning.report.steps import MODES, candidates, seconds, step_of
 from tuning.report.tables import Cell
-from tuning.workspace import Workspace
+from tuning.workspace.workspace import Workspace
 
 _TAGS = {
     "synthetic": "These rows are synthetic: a seeded program of Espalier wrote them, no model did.",

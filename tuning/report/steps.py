@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuning.points import Mode, Point
-from tuning.sweep_result import Candidate, timed
-from tuning.workspace import Workspace, answers
+from tuning.jobs.points import Point
+from tuning.plan.plan import Layout
+from tuning.sweep.result import Candidate, timed
+from tuning.workspace.workspace import Workspace, answers
 
-MODES: tuple[Mode, ...] = ("padded", "flat", "tree")
+MODES: tuple[Layout, ...] = ("padded", "flat", "tree")
 
 
 @dataclass(frozen=True)
-class Step:
+class ReportStep:
     """Seconds of one step with its spread or band; cap: the ``max_tokens_per_mb`` it was run at."""
 
     seconds: float
@@ -46,7 +47,7 @@ def candidates(workspace: Workspace) -> tuple[Candidate, ...]:
     return tuple(found[cap] for cap in sorted(found))
 
 
-def step_of(workspace: Workspace, mode: Mode) -> Step | None:
+def step_of(workspace: Workspace, mode: Layout) -> ReportStep | None:
     """The time of a step of the plan in a mode, or None where there is none.
 
     From the sweep, or the newest point; a whole measured step goes before an estimated one.
@@ -60,7 +61,7 @@ def step_of(workspace: Workspace, mode: Mode) -> Step | None:
             found = workspace.sweep.baselines.get(mode)
         if found is None or found.step_s is None or found.step_kind is None:
             return None
-        return Step(
+        return ReportStep(
             found.step_s, found.step_kind, found.max_tokens_per_mb, found.low_s, found.high_s
         )
     known = [p for p in _own_points(workspace, mode) if p.step_s]
@@ -69,10 +70,10 @@ def step_of(workspace: Workspace, mode: Mode) -> Step | None:
     if not known:
         return None
     one = known[0]
-    return Step(one.step_s or 0.0, one.outcome, cap, one.p20_s, one.p80_s)
+    return ReportStep(one.step_s or 0.0, one.outcome, cap, one.p20_s, one.p80_s)
 
 
-def _own_points(workspace: Workspace, mode: Mode) -> list[Point]:
+def _own_points(workspace: Workspace, mode: Layout) -> list[Point]:
     """Points of the plan at any cap, newest first, of the machine that measured last."""
     mine = [one.point for one in workspace.points if answers(one.point, workspace.plan, mode)]
     machine = next((p.question.machine for p in mine), None)

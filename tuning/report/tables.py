@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tuning.commands import rows_argument
-from tuning.points import Point
+from tuning.jobs.points import Point
+from tuning.plan.commands import rows_argument
 from tuning.report.steps import MODES, candidates, step_of
-from tuning.sweep_result import Candidate
-from tuning.workspace import Workspace
+from tuning.sweep.result import Candidate
+from tuning.workspace.workspace import Workspace
 
 _GIB = 2**30
 _NAMES = {"padded": "padded", "flat": "packed flat", "tree": "as trees"}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from packing.divergence import Divergence, find_divergences
+from packing.batch.divergence import Divergence, find_divergences
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from tuning.report.escape import esc
 from tuning.report.markup import paragraph, section
-from tuning.workspace import Workspace
+from tuning.workspace.workspace import Workspace
 
 _TEXT = 400
 _BREAKS_SHOWN = 5

@@ -8,14 +8,7 @@ Notable:
 from __future__ import annotations
 
 from packing.sources.samples.dice import Dice
-from packing.sources.samples.store import (
-    RETURN_DAYS,
-    RETURN_LABEL,
-    Store,
-    days_ago,
-    dollars,
-    place,
-)
+from packing.sources.samples.store import RETURN_DAYS, RETURN_LABEL, Store, days_ago, dollars, place
 from packing.sources.samples.talk import DONE, Talk
 
 

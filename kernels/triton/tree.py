@@ -1,0 +1,173 @@
+"""Tree attention on a GPU: our Triton kernels behind one call with gradients.
+
+Notable:
+- a mask is one int32 a token: key ``k`` is seen by query ``q`` iff ``k <= q < subtree_end[k]``
+- float16, bfloat16 and float32 inputs, float32 sums; float32 products are exact IEEE ones (no
+  TF32), so float32 is for proofs, not for speed
+- deterministic: the same inputs give the same bits, no atomics
+- padding sees nothing: its output and its gradients are exactly zero
+- on a CPU the kernels run in Triton's interpreter only (``TRITON_INTERPRET=1`` before Triton is
+  imported): float32 and float16, right, and far too slow for anything but small proofs
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from kernels.triton.configs import HEAD_DIMS, PASSES, Config, Pass, default_config
+from kernels.triton.launch import Configs, IntervalMask, backward, forward
+
+MAX_TILE = 128  # rows or keys of the largest tile
+MAX_HEADS = 16  # heads_per_tile of the largest tile
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def unavailable_reason(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
+    """Why the kernels cannot run on such tensors, as a sentence; None where they can."""
+    if dtype not in DTYPES:
+        return f"the Triton kernels take float16, bfloat16 and float32, not {_name(dtype)}"
+    if head_dim not in HEAD_DIMS:
+        known = ", ".join(str(dim) for dim in HEAD_DIMS)
+        return f"the Triton kernels take head dims {known}, not {head_dim}"
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed: pip install triton (Linux only)"
+    if device.type == "cpu":
+        if os.environ.get("TRITON_INTERPRET") == "1":
+            if dtype == torch.bfloat16:
+                return (
+                    "Triton's interpreter multiplies bfloat16 by its bits, which is wrong; "
+                    "use float32 or float16 on a CPU"
+                )
+            return None
+        return (
+            "the Triton kernels need an NVIDIA GPU; on a CPU they run only in Triton's "
+            "interpreter, for proofs: set TRITON_INTERPRET=1 before starting Python"
+        )
+    if device.type != "cuda" or torch.version.hip is not None:
+        return f"the Triton kernels need an NVIDIA GPU, not {device.type}"
+    major, minor = torch.cuda.get_device_capability(device)
+    if major < 8:
+        has = f"{major}.{minor}"
+        return f"the Triton kernels need compute capability 8.0 or newer; this GPU has {has}"
+    return None
+
+
+def triton_tree_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: IntervalMask,
+    scale: float | None = None,
+    configs: Configs | None = None,
+) -> Tensor:
+    """Attention of packed tokens to their ancestors and themselves; differentiable once.
+
+    q ``(B, Hq, N, D)``, k and v ``(B, Hkv, N, D)`` with Hq a multiple of Hkv, of one dtype, on the
+    device of ``mask.subtree_end`` ``(N,)``, any strides; D in 64, 96, 128, 256.
+    scale: positive factor of the scores, ``1 / sqrt(D)`` by default.
+    configs: tile sizes to use instead of the device's defaults.
+    Returns ``(B, Hq, N, D)`` in the dtype of ``q``; rows of padding are 0.
+    Raises ValueError for shapes that do not fit, RuntimeError where the kernels cannot run.
+    """
+    _check(q, k, v, mask)
+    reason = unavailable_reason(q.device, q.dtype, q.shape[3])
+    if reason is not None:
+        raise RuntimeError(reason)
+    scale = q.shape[3] ** -0.5 if scale is None else scale
+    if not scale > 0 or not math.isfinite(scale):
+        raise ValueError(f"scale must be a positive number, it is {scale}")
+    if configs is None:
+        configs = device_configs(q.device, q.dtype, q.shape[3], q.shape[1] // k.shape[1])
+    out: Tensor = _TreeAttention.apply(q, k, v, mask, scale, configs)  # type: ignore[no-untyped-call]
+    return out
+
+
+def device_configs(
+    device: torch.device, dtype: torch.dtype, head_dim: int, group: int
+) -> dict[Pass, Config]:
+    """The default tile sizes of every pass on ``device``, for ``group`` query heads a key head."""
+    arch = 0
+    if device.type == "cuda":
+        major, minor = torch.cuda.get_device_capability(device)
+        arch = major * 10 + minor
+    return {name: default_config(name, arch, head_dim, dtype.itemsize, group) for name in PASSES}
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, mask: IntervalMask) -> None:
+    if q.dim() != 4 or k.dim() != 4 or k.shape != v.shape:
+        raise ValueError(
+            "q must be (B, Hq, N, D), k and v must be (B, Hkv, N, D); they are "
+            f"{tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
+        )
+    if (q.shape[0], q.shape[2], q.shape[3]) != (k.shape[0], k.shape[2], k.shape[3]):
+        raise ValueError(
+            "q, k and v must have the same batch, tokens and head dim; q is "
+            f"{tuple(q.shape)}, k and v are {tuple(k.shape)}"
+        )
+    if min(q.shape) == 0 or k.shape[1] == 0:
+        raise ValueError(f"q, k and v must not be empty; q is {tuple(q.shape)}")
+    if MAX_HEADS * q.shape[2] * q.shape[3] >= 2**31:
+        most = (2**31 - 1) // (MAX_HEADS * q.shape[3])
+        raise ValueError(
+            f"{q.shape[2]} tokens are too many: at head dim {q.shape[3]} the kernels' 32-bit "
+            f"places within a tile reach {most} tokens"
+        )
+    if q.shape[1] % k.shape[1]:
+        raise ValueError(f"{q.shape[1]} query heads are no multiple of {k.shape[1]} key heads")
+    if not q.dtype == k.dtype == v.dtype:
+        names = ", ".join(_name(x.dtype) for x in (q, k, v))
+        raise ValueError(f"q, k and v must have one dtype; they have {names}")
+    end = mask.subtree_end
+    if end.shape != (q.shape[2],) or end.dtype != torch.int32:
+        raise ValueError(
+            f"mask.subtree_end must be int32 ({q.shape[2]},), one entry for each of q's tokens; "
+            f"it is {_name(end.dtype)} {tuple(end.shape)}"
+        )
+    if not q.device == k.device == v.device == end.device:
+        devices = ", ".join(str(x.device) for x in (q, k, v, end))
+        raise ValueError(f"q, k, v and mask.subtree_end must be on one device, not {devices}")
+
+
+def _addressable(x: Tensor) -> Tensor:
+    """``x``, copied where its last axis is not dense or places within a tile need 64 bits."""
+    within_tile = MAX_TILE * x.stride(2) + MAX_HEADS * x.stride(1)
+    return x if x.stride(3) == 1 and within_tile < 2**31 else x.contiguous()
+
+
+class _TreeAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: IntervalMask,
+        scale: float,
+        configs: Configs,
+    ) -> Tensor:
+        q, k, v = _addressable(q), _addressable(k), _addressable(v)
+        # Triton launches on the current device.
+        with torch.cuda.device_of(q):  # type: ignore[no-untyped-call]
+            out, lse = forward(q, k, v, mask, scale, configs["forward"])
+        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.mask, ctx.scale, ctx.configs = mask, scale, configs
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
+        dout = _addressable(dout)
+        with torch.cuda.device_of(dout):  # type: ignore[no-untyped-call]
+            grads = backward(ctx.saved_tensors, dout, ctx.mask, ctx.scale, ctx.configs)
+        return *grads, None, None, None

@@ -1,0 +1,259 @@
+"""The comparison on screen: what matters, the table, and both sides on the same axes."""
+
+from __future__ import annotations
+
+import html
+
+import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from pages.compare import curves as compare_curves
+from pages.compare.sides import FIELDS, Pair, Shown
+from pages.export.parts import escaped
+from pages.shared import background, state
+from tuning.plan.summary import Packed
+from tuning.report.figures.compare import caps_compared, lengths_compared, steps_compared
+from tuning.report.figures.style import saved_as
+from tuning.workspace.compare import Compared, ComparedFigure, percent, same_rows, written
+
+_CSS = """
+<style>
+.compared { width: 100%; border-collapse: collapse; font-size: 0.92rem;
+  font-variant-numeric: tabular-nums; }
+.compared th, .compared td { padding: 0.28rem 0.5rem; text-align: right; vertical-align: top;
+  border: 0; border-bottom: 1px solid rgba(128, 128, 128, 0.22); }
+.compared th { font-weight: 600; }
+.compared thead th { min-width: 4.2rem; vertical-align: bottom; }
+.compared thead small { white-space: normal; font-weight: 400; }
+.compared .A { color: #0072B2; }
+.compared .B { color: #E69F00; }
+.compared th:first-child, .compared td:last-child, .compared th:last-child { text-align: left; }
+.compared tbody th { font-weight: 400; }
+.compared small { font-size: 0.78rem; opacity: 0.8; white-space: nowrap; }
+.compared .verdict { border-radius: 0.6rem; padding: 0.08rem 0.5rem; white-space: nowrap; }
+.compared .better { background: rgba(0, 114, 178, 0.26); font-weight: 600; }
+.compared .worse { background: rgba(230, 159, 0, 0.26); font-weight: 600; }
+.compared-box { overflow-x: auto; }
+</style>
+"""
+_VERDICTS = {"b": ("better", "▲ B better"), "a": ("worse", "▼ B worse")}
+
+
+def draw(pair: Pair, compared: Compared) -> None:
+    """All of it, from the sentence down."""
+    _draw_sentence(pair, compared)
+    _draw_table(pair, compared)
+    _draw_figures(pair)
+    _draw_caps(compared)
+
+
+def _draw_sentence(pair: Pair, compared: Compared) -> None:
+    box = st.container(border=True)
+    if pair.a.side.refused or pair.b.side.refused:
+        box.error(f"**{escaped(compared.sentence)}**", icon=":material/block:")
+        if state.other().get("vs") != "runs":
+            _draw_way_on(box, pair)
+    else:
+        box.header(escaped(compared.sentence), anchor=False)
+    told = [f"`{name}` {escaped(a)} → {escaped(b)}" for name, a, b in compared.changed]
+    if not told and not same_rows(pair.a.side, pair.b.side):
+        told = ["the rows"]
+    box.caption("What differs: " + (" · ".join(told) or "nothing in the settings") + ".")
+    for note in compared.notes:
+        box.caption(f":material/info: {escaped(note)}")
+    for label, shown in (("A", pair.a), ("B", pair.b)):
+        if shown.bench is None:
+            box.caption(
+                f":material/info: The rows of {label} are not at hand any more: its times "
+                "are compared, and nothing is counted."
+            )
+
+
+def _draw_way_on(box: DeltaGenerator, pair: Pair) -> None:
+    """A cap that holds the longest row of either side, where a row is what stops one."""
+    benches = [shown.bench for shown in (pair.a, pair.b) if shown.bench is not None]
+    longest = max((bench.smallest_cap for bench in benches), default=0)
+    a, b = pair.a.plan, pair.b.plan
+    if longest <= min(a.max_tokens_per_mb, b.max_tokens_per_mb):
+        return
+    step = max(a.alignment, b.alignment)
+    cap = -(-longest // step) * step
+
+    def take() -> None:
+        state.set_other({"b.cap": None})
+        state.update(max_tokens_per_mb=cap)
+
+    box.button(f"Use {cap:,} for both", on_click=take, type="primary", key="other_use_cap")
+
+
+def _draw_table(pair: Pair, compared: Compared) -> None:
+    st.html(_CSS)
+    heads = "".join(
+        f'<th scope="col">{label} <span class="{label}" aria-hidden="true">{mark}</span><br>'
+        f"<small>{html.escape(' · '.join([shown.side.title, *shown.tags]))}</small></th>"
+        for label, mark, shown in (("A", "●", pair.a), ("B", "■", pair.b))
+    )
+    same = [line for line in compared.lines if line.difference == 0 and line.kinds == "exact"]
+    body = "".join(_row(line) for line in compared.lines if line not in same)
+    st.html(
+        '<div class="compared-box" tabindex="0" role="region" aria-label="A and B in numbers">'
+        f'<table class="compared"><thead><tr><th scope="col">measure</th>{heads}'
+        '<th scope="col">B − A</th><th scope="col">in %</th><th scope="col">verdict</th></tr>'
+        f"</thead><tbody>{body}</tbody></table></div>"
+    )
+    if same:
+        told = " · ".join(f"{line.name} {written(line.a)}" for line in same)
+        st.caption(f"The same on both sides: {told}.")
+    st.caption(
+        "Figures without a mark are counted: exact, of one update over all ranks and minibatches, "
+        "with rows in the order in which AReaL packs them. B is called better or worse only where "
+        "two figures compare; otherwise the table says why they do not."
+    )
+
+
+def _row(line: ComparedFigure) -> str:
+    verdict = ""
+    if line.winner:
+        kind, words = _VERDICTS[line.winner]
+        verdict = f'<span class="verdict {kind}">{words}</span>'
+    elif line.note:
+        verdict = f"<small>no verdict: {html.escape(line.note)}</small>"
+    cells = (
+        _cell(written(line.a), line.kind_a),
+        _cell(written(line.b), line.kind_b),
+        written(line.difference, signed=True),
+        percent(line),
+        verdict,
+    )
+    return (
+        f'<tr><th scope="row">{html.escape(line.name)}</th>'
+        + "".join(f"<td>{cell}</td>" for cell in cells)
+        + "</tr>"
+    )
+
+
+def _cell(value: str, kind: str) -> str:
+    return value if kind in ("", "exact") else f"{value} <small>{html.escape(kind)}</small>"
+
+
+def _draw_figures(pair: Pair) -> None:
+    a, b = pair.a, pair.b
+    names = [a.side.title, b.side.title]
+    span = _span(a, b)
+    timed = [any(s.mode == "tree" and s.seconds for s in one.side.steps) for one in (a, b)]
+    lengths = a.bench is not None and b.bench is not None and not same_rows(a.side, b.side)
+    if not all(timed):
+        lacking = "either side" if not any(timed) else "B" if timed[0] else "A"
+        st.info(
+            f"No step of {lacking} has been timed. The Tune page times the plan in use.",
+            icon=":material/speed:",
+        )
+        st.page_link("tune/page.py", label="To the Tune page", icon=":material/arrow_forward:")
+    if not lengths and not any(timed):
+        _draw_curves(a, b, names, span)
+        return
+    left, right = st.columns(2, gap="medium")
+    with left:
+        _draw_curves(a, b, names, span)
+    with right:
+        if any(timed):
+            _draw_steps(a, b, span, 290 if lengths else 560)
+        if lengths:
+            _draw_lengths(a, b, names)
+
+
+def _draw_curves(a: Shown, b: Shown, names: list[str], span: tuple[int, int]) -> None:
+    curves, growing = [], False
+    for shown in (a, b):
+        points: dict[int, Packed] = {}
+        if shown.bench is not None and shown.counted is not None:
+            points, complete = compare_curves.curve(shown.bench, shown.plan)
+            growing = growing or not complete
+            if shown.counted.packed is not None:
+                points[shown.plan.max_tokens_per_mb] = shown.counted.packed
+        curves.append(points)
+    st.plotly_chart(
+        caps_compared(curves, [s.plan.max_tokens_per_mb for s in (a, b)], names, span),
+        key="compare_caps",
+        config=saved_as("compare-caps"),
+        alt="Trees, tree_token_ratio and paid tokens at each max_tokens_per_mb, of A and of B.",
+    )
+    st.caption("Exact. A mark is the cap in use.")
+    if growing:
+        background.watch()
+        st.caption("Still working on the whole range.")
+
+
+def _draw_lengths(a: Shown, b: Shown, names: list[str]) -> None:
+    assert a.bench is not None and b.bench is not None  # whoever calls has looked
+    st.plotly_chart(
+        lengths_compared([a.bench.rows.lengths, b.bench.rows.lengths], names),
+        key="compare_lengths",
+        config=saved_as("compare-lengths"),
+        alt="Share of the rows by length, of A and of B in the same bins.",
+    )
+
+
+def _draw_steps(a: Shown, b: Shown, span: tuple[int, int], height: int) -> None:
+    st.plotly_chart(
+        steps_compared([a.side, b.side], span, same_rows(a.side, b.side), height),
+        key="compare_steps",
+        config=saved_as("compare-steps"),
+        alt="The step with trees at each max_tokens_per_mb, measured or estimated, of A and of B.",
+    )
+    machines = dict.fromkeys(one.side.where for one in (a, b) if one.side.where)
+    st.caption(
+        f"On {'; '.join(machines)}. Filled marks are measured, with their spread; hollow ones are "
+        "estimated. What does not fit has no mark."
+    )
+
+
+def _draw_caps(compared: Compared) -> None:
+    if not compared.caps:
+        return
+    with st.expander("Every step, cap by cap", icon=":material/table:"):
+        st.dataframe(
+            pd.DataFrame(
+                [
+                    {
+                        "way": one.mode,
+                        "max_tokens_per_mb": one.max_tokens_per_mb,
+                        "A, s": one.a_s,
+                        "A is": one.a_kind,
+                        "B, s": one.b_s,
+                        "B is": one.b_kind,
+                        "B ÷ A": one.ratio,
+                    }
+                    for one in compared.caps
+                ]
+            ),
+            hide_index=True,
+            key="compare_steps_table",
+            column_config={
+                name: st.column_config.NumberColumn(format="%.3f")
+                for name in ("A, s", "B, s", "B ÷ A")
+            },
+        )
+
+
+def _span(a: Shown, b: Shown) -> tuple[int, int]:
+    """The caps that all figures show: those of both sides, counted or timed."""
+    caps = [step.max_tokens_per_mb for one in (a, b) for step in one.side.steps]
+    for one in (a, b):
+        caps.append(one.plan.max_tokens_per_mb)
+        if one.bench is not None and len(one.bench.rows):
+            every = one.bench.caps(one.plan.alignment)
+            caps += [every[0], every[-1]]
+    return min(caps), max(caps)
+
+
+def draw_take(pair: Pair) -> None:
+    """Go on with B."""
+    b = pair.b.plan
+
+    def take() -> None:
+        state.update(**{name: getattr(b, name) for name in ("source", *FIELDS)})
+        state.set_other({key: None for key in state.OTHER_KEYS if key != "vs"})
+
+    st.button("Go on with B as the plan", icon=":material/check:", on_click=take, key="other_take")

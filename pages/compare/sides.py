@@ -1,0 +1,194 @@
+"""The two sides of a comparison: chosen by controls, carried by the URL, loaded, counted.
+
+Notable:
+- A is the plan of this session, and B what is changed of it: the URL holds the changes alone, so
+  that B follows the plan in everything else; or both are runs of the history
+- rows are loaded as the Dataset page loads them, and counted once for all sessions
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from packing.rows import Rows
+from packing.sources.loaded import Loaded
+from packing.sources.spec import SourceSpec
+from pages.export.parts import escaped
+from pages.shared import data, state
+from pages.tune import jobs as tune_jobs
+from tuning.jobs.store import Store
+from tuning.plan.batch import Batch, batch_rows
+from tuning.plan.commands import rows_argument
+from tuning.plan.plan import TuningPlan
+from tuning.workspace.compare_counted import Counted
+from tuning.workspace.compare_side import Side, side_of
+from tuning.workspace.compare_text import compare_line
+from tuning.workspace.history import HistoryError, workspace_of_plan, workspace_of_run
+from tuning.workspace.rows import tags_of
+from tuning.workspace.workspace import Workspace
+
+FIELDS = {
+    "max_tokens_per_mb": "cap",
+    "packer": "packer",
+    "prompts_per_step": "prompts",
+    "samples_per_prompt": "samples",
+    "dp_size": "dp",
+    "ppo_n_minibatches": "mb",
+    "model": "model",
+    "device": "device",
+}
+"""Fields that another plan may change, with their names in the URL."""
+
+PACKERS = {"areal": "AReaL's packer", "prefix-aware": "Espalier's packer"}
+_WORDS = {
+    "max_tokens_per_mb": "{:,} a tree",
+    "prompts_per_step": "{:,} prompts",
+    "samples_per_prompt": "{:,} samples",
+    "dp_size": "{:,} ranks",
+    "ppo_n_minibatches": "{:,} minibatches",
+    "model": "{}",
+    "device": "on {}",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A side as the page draws it; bench, counted: None where the rows are not at hand."""
+
+    plan: TuningPlan
+    side: Side
+    bench: Batch | None
+    counted: Counted | None
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """What is drawn side by side, and the command that does the same."""
+
+    a: Shown
+    b: Shown
+    line: str
+
+
+def other_plan(vs: str) -> TuningPlan:
+    """The plan of B: that of the session with the changes that the URL holds."""
+    names = ["data"] if vs == "data" else list(FIELDS.values())
+    changes = {n: state.other()[f"b.{n}"] for n in names if f"b.{n}" in state.other()}
+    plan = state.plan()
+    for name, text in changes.items():
+        changed, refused = TuningPlan.from_query(plan.to_query() | {name: text})
+        plan = plan if refused else changed
+        for sentence in refused:
+            st.warning(escaped(sentence), icon=":material/link_off:")
+    return plan
+
+
+def set_field(field: str, value: object) -> None:
+    """Change a field of B; one that is as in the plan is no change."""
+    same = value == getattr(state.plan(), field)
+    state.set_other({f"b.{FIELDS[field]}": None if same else str(value)})
+
+
+def set_source(source: SourceSpec | None) -> None:
+    text = None
+    if source is not None:
+        text = TuningPlan(source=source).to_query().get("data", rows_argument(source))
+    state.set_other({"b.data": text})
+
+
+def plans(b: TuningPlan, vs: str) -> Pair | None:
+    """Two plans, loaded and counted; None while the rows load, or where they cannot be."""
+    a = state.plan()
+    mine, theirs = data.loaded(), _loaded(b.source)
+    if theirs is None:
+        return None
+    names = ("the plan in use", changes_of(a, b))
+    if vs == "data":
+        names = (data.source_name(a.source), data.source_name(b.source))
+    shown = [
+        _shown(one, loaded, name)
+        for one, loaded, name in zip((a, b), (mine, theirs), names, strict=True)
+    ]
+    return Pair(shown[0], shown[1], compare_line(a, b))
+
+
+def runs(a: str, b: str) -> Pair | None:
+    """Two runs of the history; None while their rows load, or where they are gone."""
+    store, shown = Store(), []
+    for run in (a, b):
+        try:
+            known = workspace_of_run(run, store, tune_jobs.jobs(), _rows_at_hand)
+        except HistoryError as error:
+            st.error(escaped(str(error)), icon=":material/error:")
+            return None
+        rows = known.rows
+        shown.append(_of(known, None if rows is None else _bench(rows.fingerprint, rows), run))
+    return Pair(shown[0], shown[1], compare_line(a, b))
+
+
+def changes_of(a: TuningPlan, b: TuningPlan) -> str:
+    """What B changes, in a few words; empty where it changes nothing."""
+    told = []
+    for field in FIELDS:
+        value = getattr(b, field)
+        if value == getattr(a, field):
+            continue
+        if field == "packer":
+            told.append(PACKERS[value])
+        elif not value:
+            told.append(_WORDS[field].replace("{:,}", "all"))
+        else:
+            told.append(_WORDS[field].format(value))
+    return ", ".join(told)
+
+
+def _loaded(source: SourceSpec) -> Loaded | None:
+    """The rows of B; a bar while they load, a sentence and a way on where they do not."""
+    task = data.task_of(source)
+    if not data.follow(task):
+        return None
+    if task.result is None:
+        st.error(escaped(task.error or "Nothing was loaded."), icon=":material/error:")
+        with st.container(horizontal=True):
+            st.button(
+                "Try again",
+                on_click=data.forget,
+                args=(source,),
+                icon=":material/refresh:",
+                key="other_again",
+            )
+            st.button("Choose other rows", on_click=set_source, args=(None,), key="other_none")
+    return task.result
+
+
+def _shown(plan: TuningPlan, loaded: Loaded, name: str) -> Shown:
+    bench = data.bench_of(loaded, plan)
+    known = workspace_of_plan(plan, bench.rows, Store(), tune_jobs.jobs())
+    return _of(known, bench, name)
+
+
+def _of(known: Workspace, bench: Batch | None, name: str) -> Shown:
+    plan = known.plan
+    counted = None if bench is None else _counted(bench.rows.fingerprint, plan.key, bench, plan)
+    return Shown(plan, side_of(known, name, counted), bench, counted, tags_of(plan.source))
+
+
+@st.cache_resource(show_spinner="Counting…", max_entries=64)
+def _counted(data: str, plan: str, _bench: Batch, _plan: TuningPlan) -> Counted:
+    return Counted.of(_bench, _plan)
+
+
+@st.cache_resource(show_spinner=False, max_entries=4)
+def _bench(data: str, _rows: Rows) -> Batch:
+    return Batch.of(_rows, TuningPlan())
+
+
+def _rows_at_hand(plan: TuningPlan) -> Rows | None:
+    """The batch of a run's plan from its source; the page stops at a bar while it loads."""
+    task = data.task_of(plan.source)
+    if not data.follow(task):
+        st.stop()
+    return None if task.result is None else batch_rows(task.result.rows, plan)

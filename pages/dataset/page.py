@@ -1,0 +1,28 @@
+"""Dataset: which rows, how long they are, how they group, and what is odd about them."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.dataset.source import draw_options, draw_source
+from pages.dataset.view import draw_batch, draw_figures, draw_lengths, draw_problems, draw_rows
+from pages.shared import command, data, help_panel
+
+st.title("Dataset", anchor=False)
+st.caption(
+    "Rollouts in; rows of tokens out. Rows sampled from one prompt form a group: they are what "
+    "tree packing shares."
+)
+draw_source()
+loaded = data.loaded()
+draw_figures(loaded)
+draw_options(loaded)
+left, right = st.columns([3, 2])
+with left:
+    draw_lengths(loaded)
+with right:
+    draw_batch(loaded)
+    draw_problems(loaded)
+draw_rows(loaded)
+command.draw("rows")
+help_panel.draw("row", "trie", "max_tokens_per_mb")

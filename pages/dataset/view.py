@@ -1,0 +1,188 @@
+"""What was loaded: figures, lengths, oddities, rows, and one row token by token."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import streamlit as st
+
+from packing.sources.loaded import Loaded
+from packing.sources.problems import Flag, over_context
+from pages.shared import data, state, tokens
+from tuning.report.figures.lengths import length_histogram
+from tuning.report.figures.style import saved_as
+
+_TABLE_ROWS = 1000
+_TEXT_TOKENS = 60
+_ROW_TOKENS = 1500
+
+
+def draw_figures(loaded: Loaded) -> None:
+    rows, source = loaded.rows, loaded.provenance
+    per_group = np.bincount(np.unique(rows.group, return_inverse=True)[1]) if len(rows) else [0]
+    few, many = int(np.min(per_group)), int(np.max(per_group))
+    columns = st.columns(5)
+    columns[0].metric("rows", f"{len(rows):,}")
+    columns[1].metric("groups (prompts)", f"{rows.n_groups:,}")
+    columns[2].metric("rows per group", f"{few:,}" if few == many else f"{few:,}–{many:,}")
+    columns[3].metric("tokens", f"{rows.n_tokens:,}")
+    columns[4].metric("longest row", f"{rows.longest:,}")
+    made = f", tokenizer {source.tokenizer}" if source.tokenizer else ", token ids as they are"
+    kept = ", from the cache" if source.from_cache else ""
+    st.caption(
+        f"{data.source_name(loaded.spec)}: {source.records:,} records of {source.format}{made}"
+        f"{kept}. Content {source.content}."
+    )
+    for note in source.notes:
+        st.info(note, icon=":material/info:")
+    if loaded.simulated:
+        st.warning("Completions are simulated: lengths were drawn, tokens made up.")
+    if loaded.prefix and loaded.prefix.broken:
+        p = loaded.prefix
+        st.warning(
+            f"The chat template does not keep prefixes in {p.broken:,} of {p.turns:,} turns: "
+            f"{p.lost_tokens:,} tokens are computed a second time. First: {p.first}",
+            icon=":material/call_split:",
+        )
+
+
+def draw_lengths(loaded: Loaded) -> None:
+    """Lengths of rows, prompts and completions, with percentiles and the cap."""
+    kinds: dict[str, npt.NDArray[np.int64]] = {"rows": loaded.rows.lengths}
+    if loaded.prompt_lengths is not None:
+        kinds["prompts"] = loaded.prompt_lengths
+        kinds["completions"] = loaded.rows.lengths - loaded.prompt_lengths
+    chosen = st.segmented_control(
+        "lengths of", list(kinds), default="rows", key="lengths_of", persist_state="session"
+    )
+    kind = chosen or "rows"
+    lengths = kinds[kind]
+    cap = state.plan().max_tokens_per_mb
+    st.plotly_chart(
+        length_histogram(lengths, cap if kind == "rows" else None, f"tokens in a {kind[:-1]}"),
+        key="lengths",
+        config=saved_as("lengths"),
+        alt=f"Histogram of the lengths of {kind}.",
+    )
+    if len(lengths):
+        marks = np.percentile(lengths, [50, 90, 99, 100]).astype(np.int64)
+        named = zip(("median", "p90", "p99", "longest"), marks, strict=True)
+        st.caption(" · ".join(f"{name} {value:,}" for name, value in named))
+    over = int((loaded.rows.lengths > cap).sum())
+    if over:
+        st.warning(
+            f"{over:,} rows are longer than max_tokens_per_mb ({cap:,}): AReaL would stop there.",
+            icon=":material/block:",
+        )
+
+
+def draw_batch(loaded: Loaded) -> None:
+    """How many prompts one training step takes."""
+    left, right = st.columns(2, vertical_alignment="bottom")
+    left.number_input(
+        "prompts per step",
+        0,
+        help=f"The first so many of {loaded.rows.n_groups:,} groups make one global batch; 0: all.",
+        **state.bind("prompts_per_step"),
+    )
+    right.number_input(
+        "samples per prompt",
+        0,
+        help="Rows kept of each group; 0: all.",
+        **state.bind("samples_per_prompt"),
+    )
+    total = sum(loaded.role_tokens.values())
+    if total:
+        shares = sorted(loaded.role_tokens.items(), key=lambda item: -item[1])
+        st.caption(
+            "tokens by role: " + " · ".join(f"{r} {n:,} ({n / total:.0%})" for r, n in shares if n)
+        )
+
+
+def draw_problems(loaded: Loaded) -> None:
+    context = st.number_input(
+        "the model's context, tokens",
+        0,
+        key="context",
+        persist_state="session",
+        help="0: not checked.",
+    )
+    long = over_context(loaded.rows, int(context)) if context else None
+    if long is not None:
+        rows = ", ".join(f"{r:,}" for r in long.examples)
+        st.warning(f"{long.count:,} {long.sentence} — rows {rows}")
+    if not loaded.problems:
+        st.success("Nothing odd was found in these rows.", icon=":material/check:")
+        return
+    st.markdown("**Worth a look**")
+    for problem in loaded.problems:
+        rows = ", ".join(f"{r:,}" for r in problem.examples)
+        st.markdown(f"{problem.count:,} {problem.sentence} — rows {rows}")
+
+
+def draw_rows(loaded: Loaded) -> None:
+    """A searchable table, and the chosen row as tokens."""
+    if not len(loaded.rows):
+        return
+    st.header("Rows", anchor=False)
+    columns = st.columns([3, 2])
+    text = columns[0].text_input(
+        "search text",
+        key="row_search",
+        persist_state="session",
+        placeholder="words in the first tokens of a row",
+    )
+    kinds = ["all rows", *(p.kind for p in loaded.problems)]
+    kind = columns[1].selectbox("filter", kinds, key="row_filter")
+    at = np.arange(len(loaded.rows))
+    if kind != "all rows":
+        at = np.flatnonzero(loaded.flags & np.uint16(Flag[kind.upper()]))
+    found, searched = _search(loaded, at, text)
+    table = pd.DataFrame(
+        {
+            "row": found,
+            "group": loaded.rows.group[found],
+            "tokens": loaded.rows.lengths[found],
+            **({} if loaded.prompt_lengths is None else {"prompt": loaded.prompt_lengths[found]}),
+            **({} if loaded.rewards is None else {"reward": loaded.rewards[found]}),
+            "text": [_text(loaded, int(r)) for r in found],
+        }
+    )
+    picked = st.dataframe(
+        table,
+        hide_index=True,
+        height=260,
+        key="rows_table",
+        on_select="rerun",
+        selection_mode="single-row",
+    )
+    if searched < len(at):
+        st.caption(f"The first {searched:,} of {len(at):,} rows are listed.")
+    if picked.selection.rows:
+        state.set_view(row=int(found[picked.selection.rows[0]]))
+    row = min(state.view("row"), len(loaded.rows) - 1)
+    start, end = int(loaded.rows.offsets[row]), int(loaded.rows.offsets[row + 1])
+    st.markdown(f"**Row {row:,}**, {end - start:,} tokens; dim tokens are not trained on.")
+    mask = loaded.rows.loss_mask
+    tokens.draw(
+        loaded.rows,
+        loaded.rows[row][:_ROW_TOKENS],
+        None if mask is None else mask[start : start + _ROW_TOKENS],
+    )
+
+
+def _search(
+    loaded: Loaded, at: npt.NDArray[np.int64], text: str
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Rows to list, and how many were looked at."""
+    if not text.strip():
+        return at[:_TABLE_ROWS], min(len(at), _TABLE_ROWS)
+    looked = at[: 20 * _TABLE_ROWS]
+    words = text.casefold()
+    hits = [r for r in looked.tolist() if words in _text(loaded, r, 400).casefold()]
+    return np.array(hits[:_TABLE_ROWS], dtype=np.int64), len(looked)
+
+
+def _text(loaded: Loaded, row: int, first: int = _TEXT_TOKENS) -> str:
+    return " ".join(loaded.rows.text(loaded.rows[row][:first]).split())

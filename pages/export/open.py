@@ -1,0 +1,154 @@
+"""Opening a workspace file: its results are kept here, its plan becomes the plan of this session.
+
+Notable:
+- results go into the history at once; the plan changes only when its rows have loaded and are
+  those that were measured, so that a file from elsewhere takes nothing away
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import BinaryIO
+
+import pandas as pd
+import streamlit as st
+
+from pages.export.parts import escaped
+from pages.shared import data, state
+from tuning.jobs.store import Store, StoreError
+from tuning.plan.batch import batch_rows
+from tuning.plan.plan import TuningPlan
+from tuning.report import Table, render_report, tables_of
+from tuning.report.figures.style import saved_as
+from tuning.report.figures.sweep import sweep_chart
+from tuning.workspace.file import read_workspace
+from tuning.workspace.here import take_in
+from tuning.workspace.workspace import Workspace, WorkspaceError
+
+_FILE, _OPENED = "share_file", "share_opened"
+_SHOWN = ("candidates", "evidence")
+
+
+@dataclass(frozen=True)
+class OpenedWorkspace:
+    """A file that was given.
+
+    workspace:  without its rows, which are kept on disk; None where the file was refused
+    plan:       as it opens here
+    loading:    its rows have not loaded yet
+    error:      why it was refused, or why its rows are not here
+    """
+
+    name: str
+    workspace: Workspace | None = None
+    plan: TuningPlan | None = None
+    new_points: int = 0
+    loading: bool = False
+    error: str = ""
+
+
+def draw_open() -> None:
+    """The uploader, and what became of the file."""
+    st.header("Open a workspace", anchor=False)
+    file = st.file_uploader("A workspace file", type=["zip"], key="share_upload")
+    if file is not None and st.session_state.get(_FILE) != file.file_id:
+        st.session_state[_FILE] = file.file_id
+        st.session_state[_OPENED] = _taken(file, file.name)
+    opened: OpenedWorkspace | None = st.session_state.get(_OPENED)
+    if opened is not None and opened.loading:
+        opened = _followed(opened)
+    if opened is None:
+        st.caption("Its results join those here, its plan becomes yours; Undo brings yours back.")
+    elif opened.workspace is None:
+        st.error(f"{escaped(opened.error)} Everything here is as it was.", icon=":material/error:")
+    elif not opened.loading:
+        _draw_opened(opened, opened.workspace)
+
+
+def _taken(file: BinaryIO, name: str) -> OpenedWorkspace:
+    """Read the file and keep what it carries."""
+    try:
+        workspace = read_workspace(file, name)
+        taken = take_in(workspace, Store())
+    except (WorkspaceError, StoreError) as error:
+        return OpenedWorkspace(name, error=str(error))
+    data.forget(taken.plan.source)
+    return OpenedWorkspace(
+        name, replace(workspace, rows=None), taken.plan, taken.new_points, loading=True
+    )
+
+
+def _followed(opened: OpenedWorkspace) -> OpenedWorkspace:
+    """Load the rows; the plan is taken when they are those that were measured."""
+    assert opened.workspace is not None and opened.plan is not None
+    plan = opened.plan
+    task = data.task_of(plan.source)
+    if not data.follow(task):
+        return opened
+    known = opened.workspace.fingerprint
+    if task.result is None:
+        error = task.error or "Nothing was loaded."
+    elif known and batch_rows(task.result.rows, plan).fingerprint != known:
+        error = f"{data.source_name(plan.source)} has other rows here than those of the workspace."
+    else:
+        error = ""
+    ended = replace(opened, loading=False, error=error)
+    st.session_state[_OPENED] = ended
+    if not error:
+        state.update(**{one.name: getattr(plan, one.name) for one in fields(plan)})
+        st.rerun()
+    return ended
+
+
+def _draw_opened(opened: OpenedWorkspace, workspace: Workspace) -> None:
+    n = len(workspace.points)
+    brought = f"{n} measured point{'s' * (n != 1)}, {opened.new_points} of them new here"
+    brought += ", and a sweep" if workspace.sweep else ""
+    made = workspace.made_at[:16].replace("T", " ")
+    said = f"**{escaped(opened.name)}**, made {escaped(made)} UTC: {brought}."
+    if not opened.error:
+        st.success(f"Opened {said} Undo brings back your plan.", icon=":material/check_circle:")
+        st.page_link(
+            "tune/page.py", label="See it on the Tune page", icon=":material/arrow_forward:"
+        )
+        return
+    st.warning(
+        f"Kept the results of {said}\n\n**Its rows are not here:** {escaped(opened.error)} Your "
+        "plan stays as it is. Put the rows in place and open the file again, or have it saved "
+        "with its rows.",
+        icon=":material/database_off:",
+    )
+    _draw_results(workspace)
+
+
+def _draw_results(workspace: Workspace) -> None:
+    """What the file tells without its rows."""
+    sweep = workspace.sweep
+    if sweep is not None and sweep.pick is not None:
+        st.markdown(f"**{escaped(sweep.pick.reason)}**")
+    if sweep is not None:
+        st.plotly_chart(
+            sweep_chart(sweep),
+            key="share_sweep",
+            config=saved_as("sweep"),
+            alt="Step time, paid tokens and memory for each max_tokens_per_mb of the workspace.",
+        )
+    for table in tables_of(workspace):
+        if table.name in _SHOWN:
+            st.dataframe(_frame(table), hide_index=True, key=f"share_{table.name}")
+    st.download_button(
+        "Download its report.html",
+        lambda: render_report(workspace),
+        file_name="report.html",
+        mime="text/html",
+        icon=":material/download:",
+        on_click="ignore",
+        key="share_report",
+    )
+
+
+def _frame(table: Table) -> pd.DataFrame:
+    return pd.DataFrame(
+        [[f"{cell.text} {cell.kind}".strip() for cell in row] for row in table.rows],
+        columns=list(table.columns),
+    )

@@ -1,0 +1,206 @@
+"""The parts of the Kernels page: proof, settings, tiles, compile table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from packing.trie import Trie
+from pages.kernels import jobs as kernel_jobs
+from pages.shared import data, state
+from tuning.jobs.jobs import JobView
+from tuning.plan.batch import Batch
+from tuning.plan.models import MODELS
+from tuning.plan.plan import TuningPlan
+from tuning.report.figures.kernels import NAMES, backend_name, layer_errors
+from tuning.report.figures.style import saved_as
+from tuning.report.figures.tile_maps import TileMap
+from tuning.report.figures.tiles import pooled_by, tile_maps, tile_table
+from tuning.sweep.devices import devices
+
+COMPILE_TABLE = Path(__file__).resolve().parents[2] / "docs" / "compile_table.json"
+_ARCHS = {80: "sm_80 · A100", 86: "sm_86 · RTX, L4, L40S", 90: "sm_90 · H100", 100: "sm_100 · B200"}
+
+
+def draw_proof(bench: Batch, plan: TuningPlan, job: JobView | None, busy: bool) -> None:
+    """The verdict on "packed equals row by row", or a button to prove it."""
+    with st.container(border=True):
+        left, right = st.columns([5, 1], vertical_alignment="center")
+        result = job.last("result") if job else None
+        with left:
+            if result is None:
+                st.markdown("**Does packed training equal training row by row?**")
+                st.caption(
+                    "Log-probabilities and gradients of a small model on your own rows, packed "
+                    "into trees and one by one: they must agree to rounding."
+                )
+            elif result["equal"]:
+                st.markdown(f":material/check_circle: **{result['verdict']}**")
+            else:
+                st.error(result["verdict"], icon=":material/error:")
+        right.button(
+            "Prove it" if result is None else "Prove again",
+            key="prove",
+            type="primary" if result is None else "secondary",
+            disabled=busy,
+            on_click=kernel_jobs.start,
+            args=("equivalence", plan, bench, {}),
+            width="stretch",
+        )
+        if job is not None:
+            kernel_jobs.draw_ending(job)
+            kernel_jobs.draw_changed(job.plan, plan)
+        if job is not None and result is not None:
+            _draw_errors(job, result)
+
+
+def _draw_errors(job: JobView, result: Mapping[str, Any]) -> None:
+    folded = (
+        f" Token ids were folded into its vocabulary of {result['vocabulary']:,}; the tree is that "
+        "of the true ones."
+        if result["folded"]
+        else ""
+    )
+    with st.expander("Errors by layer"):
+        st.plotly_chart(
+            layer_errors(result),
+            key="layer_errors",
+            config=saved_as("layer-errors"),
+            alt="Relative error of log-probabilities and of each layer's gradients.",
+        )
+        st.caption(
+            f"Measured on {result['sampled']} of {data.source_name(job.plan.source)} "
+            f"({result['packed_tokens']:,} packed tokens for {result['row_tokens']:,} of the rows) "
+            f"with {result['model']}, {result['seconds']:.1f} s, {job.created_at}.{folded}"
+        )
+
+
+def draw_settings(
+    bench: Batch,
+    plan: TuningPlan,
+    trie: Trie,
+    tree: int,
+    trees: int,
+    busy: bool,
+) -> None:
+    """Which tree, shape, dtype, device and backends; and the button that runs them."""
+    columns = st.columns(4)
+    st.session_state["kernels.tree"] = tree
+    columns[0].number_input(
+        f"tree (of {trees:,})",
+        0,
+        trees - 1,
+        key="kernels.tree",
+        on_change=lambda: state.set_view(tree=st.session_state["kernels.tree"], node=None),
+        help=f"{trie.n_tokens:,} tokens, {len(trie):,} nodes, {len(trie.rows):,} rows.",
+    )
+    columns[1].selectbox(
+        "shape of model",
+        list(dict.fromkeys([*MODELS, plan.model])),
+        accept_new_options=True,
+        help="A preset, a config.json, a folder, or a Hub id. Only its heads and their size are "
+        "used here.",
+        **state.bind("model"),
+    )
+    columns[2].selectbox("dtype", ["float32", "bfloat16"], **state.bind("dtype"))
+    here = [name for name in devices() if name == "cpu" or name.startswith("cuda")]
+    columns[3].selectbox(
+        "device", list(dict.fromkeys([*here, plan.device])), **state.bind("device")
+    )
+    row = st.columns([6, 1.1, 1.4], vertical_alignment="bottom")
+    backends = row[0].multiselect(
+        "backends",
+        [name for name in NAMES if name != "rows"],
+        default=[name for name in NAMES if name != "rows"],
+        format_func=backend_name,
+        key="kernels.backends",
+        persist_state="session",
+    )
+    repeats = row[1].number_input(
+        "runs",
+        1,
+        50,
+        5,
+        key="kernels.repeats",
+        persist_state="session",
+        help="Timed runs of each backend, taking turns.",
+    )
+    row[2].button(
+        "Run",
+        key="run_kernels",
+        type="primary",
+        icon=":material/play_arrow:",
+        disabled=busy or not backends,
+        on_click=kernel_jobs.start,
+        args=("kernels", state.plan(), bench),
+        kwargs={"arguments": {"tree": tree, "backends": backends, "repeats": int(repeats)}},
+        width="stretch",
+    )
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def _tile_maps(key: tuple[str, int, int, str], _trie: Trie) -> tuple[TileMap, TileMap]:
+    return TileMap.of(_trie, "areal"), TileMap.of(_trie, "depth-first")
+
+
+def draw_tiles(trie: Trie, tree: int, fingerprint: str, plan: TuningPlan) -> None:
+    """The mask of the tree as tiles, in AReaL's order and in ours."""
+    st.header("The mask in tiles", anchor=False)
+    areal, ours = _tile_maps((fingerprint, tree, plan.max_tokens_per_mb, plan.packer), trie)
+    st.plotly_chart(
+        tile_maps(areal, ours),
+        key="tile_maps",
+        config=saved_as("tile-maps"),
+        alt="Empty, partial and full tiles of the attention mask, in two orders of the tokens.",
+    )
+    st.dataframe(
+        pd.DataFrame(tile_table(areal, ours)),
+        hide_index=True,
+        column_config={
+            "block efficiency": st.column_config.NumberColumn(format="percent"),
+            **{
+                f"{kind} tiles": st.column_config.NumberColumn(format="localized")
+                for kind in ("full", "partial", "empty")
+            },
+        },
+    )
+    pooled = pooled_by(ours)
+    pooling = f"One cell pools {pooled} × {pooled} tiles. " if pooled > 1 else ""
+    st.caption(
+        f"Tiles of {ours.tile} × {ours.tile} tokens, AReaL's block size; exact, padding left out. "
+        f"{pooling}{ours.mask_area:,} pairs attend in either order; a tile that holds any is "
+        "visited."
+    )
+
+
+def draw_compile_table(path: Path = COMPILE_TABLE) -> None:
+    """What the compiler made of our kernels for a GPU architecture, where it has been asked."""
+    with st.expander("Our kernels as compiled for a GPU", icon=":material/developer_board:"):
+        if not path.is_file():
+            st.markdown("No table has been made yet. No GPU is needed for it:")
+            command = (
+                f"python -m benchmarks.compile_kernels --json > {path.parent.name}/{path.name}"
+            )
+            st.code(command, language="bash", wrap_lines=True)
+            return
+        table = pd.json_normalize(json.loads(path.read_text()), sep=" ")
+        arch = st.segmented_control(
+            "architecture",
+            sorted(table["arch"].unique().tolist()),
+            format_func=lambda number: _ARCHS.get(number, f"sm_{number}"),
+            default=90 if 90 in table["arch"].to_numpy() else None,
+            key="kernels.arch",
+            persist_state="session",
+        )
+        shown = table[table["arch"] == arch] if arch else table
+        names = {c: c.removeprefix("config ").replace("_", " ") for c in shown.columns}
+        st.dataframe(shown.rename(columns=names), hide_index=True)
+        st.caption(
+            "Counted in the machine code: registers a thread, bytes of stack, accesses to local "
+            "memory (spills), the matrix instruction, bytes of shared memory."
+        )

@@ -1,0 +1,54 @@
+"""The whole range of caps on the Packing page, as a chart and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import streamlit as st
+
+from pages.packing.cap_chart import cap_chart
+from pages.shared import background
+from tuning.plan.batch import Batch, CurvePoint
+from tuning.plan.plan import TuningPlan
+from tuning.report.figures.style import SERIES
+
+
+def draw_curve(bench: Batch, plan: TuningPlan, low: int, high: int) -> None:
+    """Paid and tree tokens over the whole range of caps, each packer as soon as it is known.
+
+    low, high: the caps that can be chosen
+    """
+    curves, growing = {}, []
+    for packer in ("flat", "areal", "prefix-aware"):
+        curves[packer], complete = background.curve(bench, packer, plan.alignment)
+        if not complete:
+            growing.append(SERIES[packer][2])
+    cap_chart(curves, bench.rows.n_tokens, plan.max_tokens_per_mb, low, high, plan.alignment)
+    if growing:
+        background.watch()
+        st.caption("Still working on the whole range: " + ", ".join(growing) + ".")
+    table = st.expander("The whole range as a table", key="curve_table", on_change="rerun")
+    if table.open:
+        with table:
+            _curve_table(curves, bench.rows.n_tokens)
+
+
+def _curve_table(curves: Mapping[str, Sequence[CurvePoint]], original_tokens: int) -> None:
+    lines = [
+        {
+            "max_tokens_per_mb": p.max_tokens_per_mb,
+            "way": SERIES[packer][2],
+            "trees": p.n_trees or None,
+            "tree_token_ratio": p.tree_tokens / original_tokens if p.n_trees else None,
+            "paid ÷ original": p.paid_tokens / original_tokens,
+        }
+        for packer, points in curves.items()
+        for p in points
+    ]
+    three = st.column_config.NumberColumn(format="%.3f")
+    st.dataframe(
+        pd.DataFrame(lines).sort_values(["max_tokens_per_mb", "way"]),
+        hide_index=True,
+        column_config={"tree_token_ratio": three, "paid ÷ original": three},
+    )

@@ -1,0 +1,19 @@
+"""The same from the command line: what this page shows, without a browser."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.shared import state
+from tuning.plan.commands import command_line
+
+
+def draw(name: str) -> None:
+    """A box with the ``python -m tuning`` call that gives this page's figures."""
+    show(command_line(name, state.plan()))
+
+
+def show(line: str) -> None:
+    """The box with a line of one's own."""
+    with st.expander("The same from the command line", icon=":material/terminal:"):
+        st.code(line, language="bash", wrap_lines=True)

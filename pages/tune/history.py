@@ -1,0 +1,106 @@
+"""What was measured before: runs, two of them to the Compare page, export, delete."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+
+from pages.shared import state
+from tuning.jobs.store import Entry, Store, StoreError
+from tuning.plan.batch import Batch
+from tuning.workspace.history import Run, export, runs
+
+
+def draw(bench: Batch) -> None:
+    """All runs of this machine's history, those of these rows first."""
+    with st.expander("History", icon=":material/history:"):
+        try:
+            store = Store()
+            found = runs(store)
+        except StoreError as error:
+            st.error(str(error), icon=":material/error:")
+            return
+        if not found:
+            st.caption("Nothing has been measured yet.")
+            return
+        found.sort(key=lambda run: run.data != bench.rows.fingerprint)
+        chosen = _chosen(found, bench)
+        _actions(store, chosen or found, everything=not chosen)
+        if len(chosen) == 2:
+            _to_compare(*chosen)
+
+
+def _chosen(found: list[Run], bench: Batch) -> list[Run]:
+    table = pd.DataFrame([_line(run, bench) for run in found])
+    picked = st.dataframe(
+        table,
+        hide_index=True,
+        key="history_table",
+        on_select="rerun",
+        selection_mode="multi-row",
+        column_config={"fastest step, s": st.column_config.NumberColumn(format="%.3f")},
+    )
+    st.caption("Select two runs to compare them; one or more to export or delete them.")
+    return [found[i] for i in picked.selection.rows if i < len(found)]
+
+
+def _line(run: Run, bench: Batch) -> dict[str, object]:
+    best = run.fastest
+    return {
+        "when": run.when[:16].replace("T", " "),
+        "rows": "these" if run.data == bench.rows.fingerprint else run.plan.source.location,
+        "model": run.plan.model,
+        "device": run.entries[0].point.question.machine,
+        "points": len(run.entries),
+        "fastest cap": None if best is None else best.point.question.max_tokens_per_mb,
+        "fastest step, s": None if best is None else best.point.step_s,
+        "run": run.id,
+    }
+
+
+def _actions(store: Store, chosen: list[Run], everything: bool) -> None:
+    entries = [entry for run in chosen for entry in run.entries]
+    what = "all" if everything else f"{len(chosen)} selected"
+    with st.container(horizontal=True):
+        for suffix, mime in ((".csv", "text/csv"), (".parquet", "application/octet-stream")):
+            st.download_button(
+                f"Export {what} as {suffix[1:].upper()}",
+                functools.partial(_file, entries, suffix),
+                f"espalier-history{suffix}",
+                mime,
+                icon=":material/download:",
+                key=f"history_export{suffix}",
+                on_click="ignore",
+            )
+        if not everything:
+            st.button(
+                f"Delete {what}",
+                icon=":material/delete:",
+                on_click=store.delete,
+                args=([entry.id for entry in entries],),
+                key="history_delete",
+            )
+
+
+def _file(entries: list[Entry], suffix: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"history{suffix}"
+        export(entries, path)
+        return path.read_bytes()
+
+
+def _to_compare(first: Run, second: Run) -> None:
+    st.button(
+        "Compare the two",
+        icon=":material/compare_arrows:",
+        type="primary",
+        on_click=state.set_other,
+        args=({"vs": "runs", "a.run": first.id, "b.run": second.id},),
+        key="history_compare",
+    )
+    if st.session_state.get("history_compare"):
+        st.switch_page("compare/page.py")

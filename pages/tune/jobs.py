@@ -1,0 +1,72 @@
+"""Sweeps of the Tune page: started, followed by one fragment, stopped, found again.
+
+The jobs on disk are the state: a reload, another page or a restarted server find the same sweep.
+"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from packing.rows import Rows
+from pages.shared import state
+from pages.tune.parts import draw_result
+from tuning.jobs.jobs import Jobs, JobView
+from tuning.plan.batch import Batch
+from tuning.sweep.batches import other_batches
+from tuning.sweep.result import question_of
+
+BUDGET = "tune_budget_min"
+
+
+@st.cache_resource(show_spinner=False)
+def jobs() -> Jobs:
+    return Jobs()
+
+
+def current(bench: Batch) -> JobView | None:
+    """The newest sweep of this batch with these settings."""
+    question = question_of(state.plan())
+    return jobs().newest("sweep", data=bench.rows.fingerprint, question=question)
+
+
+def start(bench: Batch, longest_row: int, rows: Rows) -> None:
+    """Start a sweep; what an earlier one measured is taken from the history.
+
+    rows: all the data, for the batches that come after the one of ``bench``
+    """
+    plan = state.plan()
+    budget_s = 60.0 * float(st.session_state.get(BUDGET, 10))
+    arguments = {
+        "budget_s": budget_s,
+        "longest_row": longest_row,
+        "data": bench.rows.fingerprint,
+        "question": question_of(plan),
+    }
+    others = other_batches(rows, plan)
+    jobs().start("sweep", plan, bench.rows, arguments, 2 * budget_s + 600, others)
+
+
+def stop(job: str) -> None:
+    jobs().cancel(job)
+
+
+@st.fragment(run_every=1.0)
+def follow(job: str) -> None:
+    """The sweep as it stands; the page is drawn again when it ends."""
+    view = jobs().view(job)
+    if not view.active:
+        state.redraw()
+    progress = view.last("progress")
+    budget = float(view.arguments["budget_s"])
+    left = float(progress["left_s"]) if progress and "left_s" in progress else budget
+    st.progress(min(max(1 - left / budget, 0.0), 1.0), text=view.message)
+    draw_result(view)
+
+
+def draw_ending(view: JobView) -> None:
+    """How a sweep ended, where it did not end by itself."""
+    sentence = view.message[:1].upper() + view.message[1:]
+    if view.state in ("failed", "died"):
+        st.error(f"{sentence}. Resume goes on from there.", icon=":material/error:")
+    elif view.state == "cancelled":
+        st.info(f"{sentence}. Resume goes on from there.", icon=":material/pause:")

@@ -1,0 +1,135 @@
+"""The parts of the Tune page: the pick, the chart and its table."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from pages.shared import state
+from tuning.jobs.jobs import JobView
+from tuning.plan.plan import TuningPlan
+from tuning.report.figures.style import saved_as
+from tuning.report.figures.sweep import sweep_chart
+from tuning.sweep.result import Candidate, SweepResult
+
+_GIB = 2**30
+
+
+def result_of(job: JobView) -> SweepResult | None:
+    """What the sweep has shown last."""
+    event = job.last("result")
+    return None if event is None else SweepResult.from_json(event["result"])
+
+
+def draw_pick(job: JobView, plan: TuningPlan) -> None:
+    """The answer at first glance, and the button that takes it."""
+    result = result_of(job)
+    if result is None or result.pick is None or job.active:
+        return
+    pick = result.pick
+    box = st.container(border=True)
+    if pick.mode != "tree":
+        box.warning(f"**{pick.reason}**", icon=":material/block:")
+    else:
+        left, middle, right, button = box.columns([2, 2, 2, 2], vertical_alignment="center")
+        left.metric("max_tokens_per_mb", f"{pick.max_tokens_per_mb:,}")
+        middle.metric(f"step ({pick.step_kind})", f"{pick.step_s:,.2f} s")
+        speed = pick.speedup_vs_flat
+        flat = result.baselines.get("flat")
+        kind = flat.step_kind if flat and flat.step_kind else "not measured"
+        right.metric(f"than flat ({kind})", f"{speed:,.2f}× as fast" if speed else "unknown")
+        used = plan.max_tokens_per_mb == pick.max_tokens_per_mb
+        button.button(
+            "In use" if used else f"Use {pick.max_tokens_per_mb:,}",
+            type="primary",
+            disabled=used,
+            on_click=state.update,
+            kwargs={"max_tokens_per_mb": pick.max_tokens_per_mb},
+            key="use_pick",
+        )
+        box.markdown(pick.reason)
+    sure = (
+        f"The cost model misses points left out by {result.holdout_error:.1%} (median)."
+        if result.holdout_error is not None
+        else "Too few steps were measured to say how far the cost model is off."
+    )
+    box.caption(" ".join(part for part in (pick.runner_up, sure) if part))
+    for sentence in pick.advice:
+        box.markdown(f":material/lightbulb: {sentence}")
+
+
+def draw_result(job: JobView) -> None:
+    """Chart and table, as far as they go."""
+    result = result_of(job)
+    if result is None:
+        return
+    st.plotly_chart(
+        sweep_chart(result),
+        key="sweep_chart",
+        config=saved_as("sweep"),
+        alt="Step time, paid tokens and memory for each max_tokens_per_mb, with the pick marked.",
+    )
+    st.caption(" · ".join([f"{result.model} on {result.machine}", *result.notes]))
+    st.dataframe(
+        _table(result),
+        hide_index=True,
+        placeholder="–",
+        key="sweep_table",
+        column_config={
+            "max_tokens_per_mb": st.column_config.NumberColumn(format="localized"),
+            "trees": st.column_config.NumberColumn(format="localized"),
+            "step, s": st.column_config.NumberColumn(format="%.3f"),
+            "compute_logp, s": st.column_config.NumberColumn(
+                format="%.3f",
+                help="The forward pass before the step, where AReaL recomputes log-probabilities; "
+                "it is no part of the step.",
+            ),
+            "worst predicted, s": st.column_config.NumberColumn(format="%.3f"),
+            "worst paid ÷ original": st.column_config.NumberColumn(format="%.3f"),
+            "predicted, s": st.column_config.NumberColumn(format="%.3f"),
+            "tree_token_ratio": st.column_config.NumberColumn(
+                format="%.3f",
+                help="Of one update: rows dealt to ranks and minibatches in AReaL's order. The "
+                "strip on top packs the batch in the order of the data, so the two may differ.",
+            ),
+            "paid ÷ original": st.column_config.NumberColumn(format="%.3f"),
+            "memory, GiB": st.column_config.NumberColumn(format="%.2f"),
+            "original tokens/s": st.column_config.NumberColumn(format="localized"),
+        },
+    )
+    if result.memory_note:
+        st.caption(f"Memory is the {result.memory_note}.")
+
+
+def _table(result: SweepResult) -> pd.DataFrame:
+    named = [("tree", point) for point in result.points]
+    named += [(name, one) for name, one in result.baselines.items() if one is not None]
+    return pd.DataFrame([_line(name, one, result.n_batches > 1) for name, one in named])
+
+
+def _line(name: str, one: Candidate, several: bool) -> dict[str, object]:
+    """A row of the table; with the worst batch's figures where several batches were counted."""
+    known = f"known from {one.known_from}" if one.known_from else ""
+    line: dict[str, object] = {
+        "way": name,
+        "max_tokens_per_mb": one.max_tokens_per_mb,
+        "trees": one.n_trees if name == "tree" else None,
+        "tree_token_ratio": one.tree_token_ratio if name == "tree" else None,
+        "paid ÷ original": one.padded_token_ratio,
+        "fits": {True: "yes", False: "no", None: "not known"}[one.fits],
+        "step, s": one.step_s,
+        "kind": one.step_kind or "",
+        "repeats": one.repeats or None,
+        "compute_logp, s": one.logp_s,
+        "predicted, s": one.predicted_s,
+        "original tokens/s": None if one.tokens_per_s is None else round(one.tokens_per_s),
+        "memory, GiB": None if one.memory_bytes is None else one.memory_bytes / _GIB,
+        "memory": one.memory_kind or "",
+    }
+    if several:
+        line |= {
+            "worst trees": one.worst_n_trees,
+            "worst paid ÷ original": one.worst_padded_token_ratio,
+            "worst predicted, s": one.worst_predicted_s,
+        }
+    return line | {"note": " · ".join(part for part in (one.message, known) if part)}

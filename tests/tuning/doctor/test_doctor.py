@@ -1,0 +1,236 @@
+"""Each rule has a config that triggers it and a neighbour that does not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from packing.rows import Rows
+from tests.tuning.configs import BASE, ENGINE, config
+from tests.tuning.doctor_cases import CAP, CASES, MODEL, TREE, Change, actor, backend
+from tuning.areal.schema import Version
+from tuning.doctor.doctor import Finding, check, describe
+from tuning.doctor.rules import RULES
+
+TRIGGERED: set[str] = set()
+
+
+def found(text: str, rule: str, version: Version = "1.0.4", **given: object) -> list[Finding]:
+    report = check(text, version=version, **given)  # type: ignore[arg-type]
+    hits = [one for one in report.findings if one.rule == rule]
+    if hits:
+        TRIGGERED.add(rule)
+    return hits
+
+
+def test_the_base_config_is_clean() -> None:
+    report = check(BASE)
+    assert report.findings == () and report.exit_code == 0 and report.tree_on
+    assert check(ENGINE).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("rule", "severity", "words", "bad", "good"), CASES, ids=[f"{c[0]}-{c[2][:24]}" for c in CASES]
+)
+def test_a_rule_finds_its_config_and_spares_its_neighbour(
+    rule: str, severity: str, words: str, bad: list[Change], good: list[Change]
+) -> None:
+    hits = found(config(*bad), rule)
+    assert [one.severity for one in hits] == [severity]
+    one = hits[0]
+    assert words in f"{one.problem} {one.says} {one.mend}"
+    assert one.when and one.mend and one.source
+    assert not found(config(*good), rule)
+
+
+def test_rules_that_depend_on_the_version() -> None:
+    megatron = config(backend("megatron:d4"))
+    assert found(megatron, "megatron-gradient-scale", "1.0.3")
+    assert not found(megatron, "megatron-gradient-scale", "1.0.4")
+    archon = config(backend("archon:d4"))
+    assert not found(archon, "archon-compile", "1.0.3")
+    assert found(BASE, "old-tree-key", "tree_training_mode")
+    assert not found(BASE, "old-tree-key", "main")
+    chunked = config(backend("megatron:d4"), actor("megatron: {enable_chunked_logits: true}"))
+    assert found(chunked, "megatron-chunked-head", "main")
+    assert not found(chunked, "megatron-chunked-head", "1.0.4")
+    assert found(chunked, "unknown-key", "1.0.4")
+    kk = config((CAP, f"{CAP}\n    packing_algorithm: kk"))
+    assert found(kk, "unknown-key", "1.0.3") and not found(kk, "unknown-key", "1.0.4")
+
+
+def test_trainers_without_trees() -> None:
+    sft = "actor:\n  backend: fsdp:d1\n  path: x\n  enable_tree_training: true\n"
+    sft += "  pad_to_maximum: true\n  mb_spec: {max_tokens_per_mb: 1024}\n"
+    for kind in ("sft", "dpo"):
+        hits = found(f"{sft}train_dataset: {{type: {kind}, path: p}}\n", "trainer")
+        assert hits[0].says == "KeyError: 'cu_seqlens'"
+        assert "rollout" not in hits[0].when
+    assert not found(BASE, "trainer")
+
+
+def test_archon_pads_by_itself_and_stops_for_a_critic_at_the_start() -> None:
+    archon = config(
+        backend("archon:d4"),
+        actor("is_critic: true\n  archon: {enable_compile: true}"),
+        ("pad_to_maximum: true", "pad_to_maximum: false"),
+    )
+    assert found(archon, "pad-to-maximum")[0].severity == "no effect"
+    assert found(archon, "critic")[0].severity == "fails at start"
+
+
+def _rows(groups: int, samples: int, prompt: int, tail: int) -> Rows:
+    rng = np.random.default_rng(0)
+    lists, ids = [], []
+    for group in range(groups):
+        start = rng.integers(0, 1000, prompt).tolist()
+        for _ in range(samples):
+            lists.append(start + rng.integers(0, 1000, tail).tolist())
+            ids.append(group)
+    return Rows.from_lists(lists, ids)
+
+
+def test_rules_on_rows() -> None:
+    rows = _rows(32, 8, 900, 60)
+    assert found(config((CAP, "max_tokens_per_mb: 896")), "row-too-long", rows=rows)
+    assert not found(BASE, "row-too-long", rows=rows)
+    two = config(("ppo_n_minibatches: 1", "ppo_n_minibatches: 2"))
+    scattered = found(two, "scatter-cost", rows=rows)
+    assert "tree_token_ratio is" in scattered[0].problem and "×" in scattered[0].problem
+    assert not found(BASE, "scatter-cost", rows=rows)
+    assert not found(two, "minibatches-scatter", rows=rows)
+    many = config(("ppo_n_minibatches: 1", "ppo_n_minibatches: 100"))
+    assert found(many, "minibatch-too-small", rows=rows)[0].says.endswith("min_groups 100")
+    assert not found(two, "minibatch-too-small", rows=rows)
+    assert found(BASE, "trees-lose", rows=_rows(32, 1, 4, 60))
+    assert not found(BASE, "trees-lose", rows=rows)
+    assert found(BASE, "rows-do-not-reach", rows=_rows(8, 8, 900, 60))
+    assert not found(BASE, "rows-do-not-reach", rows=rows)
+    assert found(ENGINE, "prompts-divide", rows=_rows(6, 2, 9, 9))
+    assert not found(ENGINE, "prompts-divide", rows=_rows(8, 2, 9, 9))
+
+
+def test_the_scatter_cost_is_that_of_the_simulated_batch() -> None:
+    from packing.batch.pipeline import simulate
+    from packing.batch.simulation import BatchSpec
+
+    rows = _rows(32, 8, 300, 300)
+    two = config(("ppo_n_minibatches: 1", "ppo_n_minibatches: 2"))
+    problem = found(two, "scatter-cost", rows=rows)[0].problem
+    paid = [
+        simulate(rows, BatchSpec(8192, dp_size=4, ppo_n_minibatches=n)).comparison.tree
+        for n in (1, 2)
+    ]
+    assert f"{paid[1] / paid[0]:.2f}×" in problem
+
+
+def test_dummy_trees_many_nodes_and_deep_nesting() -> None:
+    uneven = Rows.from_lists(
+        [[group] * 900 + [group, n] * 40 for group in range(3) for n in range(4)] + [[9, 9]],
+        [group for group in range(3) for _ in range(4)] + [3],
+    )
+    small = config(
+        (CAP, "max_tokens_per_mb: 1024"),
+        ("batch_size: 32", "batch_size: 4"),
+        ("max_tokens: 4096", "max_tokens: 1024"),
+    )
+    dp2 = small.replace("fsdp:d4", "fsdp:d2")
+    assert found(dp2, "dummy-trees", rows=uneven)
+    assert not found(small.replace("fsdp:d4", "fsdp:d1"), "dummy-trees", rows=uneven)
+    bushy = Rows.from_lists([[7, n, n, n] for n in range(200)], [0] * 200)
+    assert found(ENGINE.replace("fsdp:d4", "fsdp:d1"), "many-nodes", rows=bushy)
+    nested = Rows.from_lists([list(range(1, n + 1)) for n in range(1, 1200)], [0] * 1199)
+    deep = ENGINE.replace("fsdp:d4", "fsdp:d1")
+    assert "RecursionError" in found(deep, "nested-too-deep", rows=nested)[0].says
+    assert not found(deep, "nested-too-deep", rows=bushy)
+    short = Rows.from_lists([[7, n] for n in range(20)], [0] * 20)
+    assert not found(deep, "many-nodes", rows=short)
+
+
+def test_memory_is_a_lower_bound_with_its_parts() -> None:
+    problem = found(BASE, "memory", memory_budget_gib=1.0)[0].problem
+    for part in ("masks", "logits", "weights", "activations not counted"):
+        assert part in problem
+    assert not found(BASE, "memory", memory_budget_gib=80.0)
+
+
+def test_every_rule_is_triggered_by_some_test(request: pytest.FixtureRequest) -> None:
+    for rule, _, _, bad, _ in CASES:
+        found(config(*bad), rule)
+    for test in (
+        test_rules_that_depend_on_the_version,
+        test_trainers_without_trees,
+        test_rules_on_rows,
+        test_dummy_trees_many_nodes_and_deep_nesting,
+        test_memory_is_a_lower_bound_with_its_parts,
+    ):
+        test()
+    assert {rule.id for rule in RULES} == TRIGGERED
+
+
+def test_ids_are_unique() -> None:
+    ids = [rule.id for rule in RULES]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_config_with_trees_off_gets_both_verdicts() -> None:
+    off = config((f"  {TREE}\n", ""), ("pad_to_maximum: true", "pad_to_maximum: false"))
+    report = check(off)
+    assert not report.tree_on and report.findings == () and report.exit_code == 0
+    assert [one.rule for one in report.if_turned_on] == ["pad-to-maximum"]
+    assert report.verdict_if_on == "Turned on, it needs 1 change first."
+    assert report.mends == {"actor.pad_to_maximum": True}
+    assert "Turned on" in describe(report)
+
+
+def test_the_report_is_plain_json_and_names_what_was_not_checked() -> None:
+    report = check(config((MODEL, "path: some/Model")))
+    plain = json.loads(json.dumps(report.to_json()))
+    assert plain["exit_code"] == 0
+    assert any("some/Model" in note for note in plain["not_checked"])
+
+
+def test_the_published_tau2_8b_config_has_its_two_errors(shared_dir: Path) -> None:
+    report = check(shared_dir / "data" / "areal_configs" / "tau2_config_8b_airline.yaml")
+    assert {one.rule for one in report.errors} == {"archon-compile", "batch-divides"}
+    assert any("128 GiB" in one.problem for one in report.errors)
+    assert report.exit_code == 1
+
+
+VERDICTS = {
+    # file: errors as it stands, errors if trees were on
+    "alignment_hhrlhf_dpo": (set(), {"trainer", "pad-to-maximum"}),
+    "math_boba_grpo": (set(), {"pad-to-maximum"}),
+    "math_gsm8k_dapo_dynamic_bs": (set(), {"pad-to-maximum"}),
+    "math_gsm8k_grpo": (set(), {"pad-to-maximum"}),
+    "math_gsm8k_grpo_lora": (set(), {"pad-to-maximum"}),
+    "math_gsm8k_grpo_megatron": (set(), {"pad-to-maximum"}),
+    "math_gsm8k_grpo_megatron_lora": (set(), {"megatron-lora", "pad-to-maximum"}),
+    "math_gsm8k_gspo": (set(), {"sequence-level", "pad-to-maximum"}),
+    "math_gsm8k_sft": (set(), {"trainer", "pad-to-maximum"}),
+    "math_gsm8k_sft_archon_fp8": (set(), {"trainer", "archon-compile"}),
+    "multi_turn_math_gsm8k_grpo_mt": (set(), {"pad-to-maximum"}),
+    "search_agent_local_1.5b_example": (
+        {"missing-value"},
+        {"missing-value", "cap-alignment", "pad-to-maximum"},
+    ),
+    "skypilot_gsm8k_grpo_ray": (set(), {"pad-to-maximum"}),
+    "tau2_config_1.7b_airline": ({"archon-compile"}, {"archon-compile"}),
+    "tau2_config_30b_moe_airline": (set(), set()),
+    "tau2_config_8b_airline": (
+        {"archon-compile", "batch-divides"},
+        {"archon-compile", "batch-divides"},
+    ),
+    "vlm_geometry3k_grpo": (set(), {"vision-model", "pad-to-maximum"}),
+}
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_verdicts_on_published_configs_read_by_hand(shared_dir: Path, name: str) -> None:
+    report = check(shared_dir / "data" / "areal_configs" / f"{name}.yaml")
+    stands, turned_on = VERDICTS[name]
+    assert {one.rule for one in report.errors} == stands
+    assert {one.rule for one in report.if_turned_on if one.is_error} == turned_on

@@ -1,0 +1,97 @@
+"""TuningPlan: one value for links, history and command line; links are untrusted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packing.sources.spec import SourceSpec
+from tuning.areal.backend import Engine
+from tuning.plan.plan import Dispatch, Dtype, Packer, PlanError, TuningPlan
+
+plans = st.builds(
+    TuningPlan,
+    source=st.sampled_from(
+        [
+            SourceSpec("sample", "agent-turns"),
+            SourceSpec("file", "my data/ü & x.jsonl", roles=(("prompt", "q"),), expand="turn"),
+        ]
+    ),
+    prompts_per_step=st.integers(0, 512),
+    dp_size=st.integers(1, 64),
+    engine=st.sampled_from(get_args(Engine)),
+    dispatch=st.sampled_from(get_args(Dispatch)),
+    packer=st.sampled_from(get_args(Packer)),
+    dtype=st.sampled_from(get_args(Dtype)),
+    max_tokens_per_mb=st.integers(1, 1024).map(lambda n: 128 * n),
+    gradient_checkpointing=st.booleans(),
+    memory_budget_gib=st.floats(0, 200),
+    caps=st.lists(st.integers(1, 99).map(lambda n: 128 * n), max_size=4).map(tuple),
+    model=st.sampled_from(["tiny", "Qwen/Qwen3-8B"]),
+)
+
+
+@given(plans)
+def test_links_and_json_bring_the_plan_back(plan: TuningPlan) -> None:
+    assert TuningPlan.from_query(plan.to_query()) == (plan, [])
+    assert TuningPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+
+
+@given(plans, plans)
+def test_the_key_tells_plans_apart(a: TuningPlan, b: TuningPlan) -> None:
+    assert (a.key == b.key) == (a == b)
+
+
+def test_defaults_leave_no_trace_in_a_link() -> None:
+    assert TuningPlan().to_query() == {}
+    assert replace(TuningPlan(), max_tokens_per_mb=4096).to_query() == {"cap": "4096"}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"cap": "abc"},
+        {"cap": "-3"},
+        {"dp": "0"},
+        {"engine": "deepspeed"},
+        {"data": "{broken"},
+        {"data": '{"kind": "pickle", "location": "x"}'},
+        {"mem": "nan-ish"},
+        {"caps": "128,x"},
+        {"dp": "9" * 30},
+    ],
+)
+def test_a_bad_parameter_is_named_and_the_rest_is_kept(query: dict[str, str]) -> None:
+    plan, refused = TuningPlan.from_query({"model": "small"} | query)
+    assert plan == replace(TuningPlan(), model="small")
+    assert len(refused) == 1 and next(iter(query)) + "=" in refused[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ([], "a plan is an object"),
+        ({"speed": 1}, "speed is no field of a plan"),
+        ({"dp_size": True}, "dp_size must be a whole number"),
+        ({"caps": [1.5]}, "caps must be a list of whole numbers"),
+        ({"gradient_checkpointing": 1}, "must be true or false"),
+    ],
+)
+def test_from_json_names_the_field(value: object, words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        TuningPlan.from_json(value)
+
+
+def test_problems_say_what_to_choose() -> None:
+    assert TuningPlan().problems() == []
+    plan = TuningPlan(max_tokens_per_mb=8000, prompts_per_step=30, dp_size=8)
+    unaligned, undivided = plan.problems()
+    assert "choose a multiple of 128, such as 8064" in unaligned
+    assert "30 prompts per step do not divide over 8" in undivided
+    assert "multiple of 384" in TuningPlan(tp_size=3).problems()[0]
+    assert "dp_size is 0; choose at least 1." in TuningPlan(dp_size=0).problems()

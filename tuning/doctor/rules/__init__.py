@@ -1,0 +1,20 @@
+"""AReaL's rules for tree training, grouped by theme; each module registers its own."""
+
+from tuning.doctor.rules import algorithm, cap, data, engine, environment, memory, model, schema
+from tuning.doctor.rules.base import RULES, Case, Finding, Rule, Severity
+
+__all__ = [
+    "RULES",
+    "Case",
+    "Finding",
+    "Rule",
+    "Severity",
+    "algorithm",
+    "cap",
+    "data",
+    "engine",
+    "environment",
+    "memory",
+    "model",
+    "schema",
+]

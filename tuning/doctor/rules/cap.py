@@ -1,0 +1,130 @@
+"""max_tokens_per_mb, its padding, and the settings beside it that trees do not read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from tuning.areal.config import UNKNOWN
+from tuning.doctor.rules.base import Case, Found, rule
+
+_CAP = "mb_spec.max_tokens_per_mb"
+_TREE = "models/tree_attn/tree.py, build_packed_tree_batch"
+_AGENT_KEYS = ("econfig", "agent_run_args", "max_turns", "export_style")
+
+
+@rule("cap-unset", "fails at first batch", _TREE)
+def cap_unset(case: Case) -> Iterator[Found]:
+    value = case.actor(_CAP)
+    if value is None or (isinstance(value, int) and value <= 0):
+        state = "not set" if value is None else f"{value}"
+        yield Found(
+            f"max_tokens_per_mb is {state}; a tree needs a size.",
+            f"Set {case.path(_CAP)}, such as 8192; the Tune page finds the fastest.",
+            says="MicroBatchSpec.max_tokens_per_mb must be a positive value for tree training.",
+            path=case.path(_CAP),
+        )
+
+
+@rule("cap-alignment", "fails at first batch", _TREE)
+def cap_alignment(case: Case) -> Iterator[Found]:
+    if case.cap is None:
+        return
+    parallel = 1
+    if case.backend is not None:
+        context = case.backend.context if case.engine == "fsdp" else 1
+        parallel = case.backend.tensor * context
+    align = math.lcm(case.block, parallel)
+    if case.cap % align:
+        up = -(-case.cap // align) * align
+        yield Found(
+            f"max_tokens_per_mb is {case.cap}, not a multiple of {align} "
+            f"(lcm of {case.block} and {parallel}).",
+            f"Set {case.path(_CAP)} to {up}.",
+            says=f"max_tokens_per_tree ({case.cap}) must be a multiple of {align} (lcm of "
+            f"BLOCK_SIZE={case.block} and parallel_size={parallel})",
+            path=case.path(_CAP),
+            fix={case.path(_CAP): up},
+        )
+
+
+@rule("pad-to-maximum", "fails at first batch", _TREE)
+def pad_to_maximum(case: Case) -> Iterator[Found]:
+    if case.actor("pad_to_maximum") is not False:
+        return
+    path = case.path("pad_to_maximum")
+    if case.engine == "archon":
+        yield Found(
+            "pad_to_maximum is false; Archon sets it to true by itself.",
+            f"Set {path} to true, so that the file says what runs.",
+            says="Tree training enabled: forcing pad_to_maximum=True for block mask alignment.",
+            path=path,
+            severity="no effect",
+            fix={path: True},
+        )
+        return
+    yield Found(
+        "pad_to_maximum is false; trees are always padded.",
+        f"Set {path} to true.",
+        says="No padding is not supported for tree training.",
+        path=path,
+        fix={path: True},
+    )
+
+
+def longest_possible(case: Case) -> tuple[int, str] | None:
+    """Tokens of the longest row that the settings allow, and how that comes about."""
+    if case.config.trainer != "ppo" or not case.config.has("gconfig"):
+        return None
+    total = case.whole("gconfig.max_tokens")
+    new = case.whole("gconfig.max_new_tokens")
+    prompt = case.whole("train_dataset.max_length")
+    found: list[tuple[int, str]] = []
+    if total and case.config.has("gconfig.max_tokens"):
+        found.append((total, f"gconfig.max_tokens is {total}"))
+    one_turn = not any(case.config.has(key) for key in _AGENT_KEYS)
+    if new and prompt and one_turn:
+        words = f"a prompt of {prompt} (train_dataset.max_length) and {new} new tokens"
+        found.append((prompt + new, words))
+    return min(found, default=None)
+
+
+@rule("cap-below-generation", "fails at first batch", "models/tree_attn/tree.py:509")
+def cap_below_generation(case: Case) -> Iterator[Found]:
+    longest = longest_possible(case)
+    if case.cap is None or longest is None or longest[0] <= case.cap:
+        return
+    if case.rows is not None and case.rows.longest > case.cap:
+        return  # the rule on the rows themselves says it with the row's own length
+    tokens, why = longest
+    up = -(-tokens // case.block) * case.block
+    yield Found(
+        f"A row may have {tokens:,} tokens ({why}), more than max_tokens_per_mb = {case.cap:,}. "
+        "The first such row stops the run; nothing is cut.",
+        f"Raise {case.path(_CAP)} to {up}, or lower gconfig.max_tokens to {case.cap}.",
+        says=f"Sequence length {tokens} exceeds max_tokens_per_tree {case.cap}; adjust limit or "
+        "split sequences.",
+        path=case.path(_CAP),
+        when="at the first batch that holds such a row",
+    )
+
+
+@rule("ignored-by-trees", "no effect", _TREE)
+def ignored_by_trees(case: Case) -> Iterator[Found]:
+    for name in ("n_mbs", "granularity", "n_mbs_divisor"):
+        value = case.actor(f"mb_spec.{name}")
+        if value is not UNKNOWN and value != 1:
+            path = case.path(f"mb_spec.{name}")
+            yield Found(
+                f"{name} is {value}; trees do not read it.",
+                f"Remove {path}, or leave it at 1.",
+                says="`n_mbs`, `granularity` and `n_mbs_divisor` is currently not effective for "
+                "tree packing.",
+                path=path,
+            )
+    if case.actor("mb_spec.packing_algorithm") == "kk" and not case.spmd:
+        yield Found(
+            "packing_algorithm is kk; trees are packed first fit in input order.",
+            "Nothing needs to change; it stays in force for batches without trees.",
+            path=case.path("mb_spec.packing_algorithm"),
+        )

@@ -1,0 +1,256 @@
+"""What the user's own rows tell: lengths, minibatches, shapes of trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from packing.batch.dispatch import Dispatch
+from packing.batch.pipeline import simulate
+from packing.batch.simulation import BatchSimulation, BatchSpec
+from packing.metrics import padded_token_ratio, tree_token_ratio
+from packing.packers.areal import pack_areal
+from packing.prefixes import PrefixOrder
+from packing.rows import Rows
+from packing.trie import Trie, build_forest, whole_trie
+from tuning.doctor.rules.base import Case, Found, rule
+
+_DEEPEST = 990
+"""Nested prefixes on one path beyond which AReaL's recursion ends (900 work, 1,100 fail)."""
+_MANY_NODES = 128
+"""Nodes of a tree from which cutting the logits outweighs the rest of a small loss."""
+
+
+@dataclass(eq=False)
+class _Batch:
+    """One batch of the user's rows as the config draws it, as far as the rows reach.
+
+    plan: None where a row is longer than the cap, or there is no cap
+    """
+
+    rows: Rows
+    order: PrefixOrder
+    plan: BatchSpec | None
+    chains: dict[int, BatchSimulation | Exception] = field(default_factory=dict)
+
+    def chain(self, minibatches: int) -> BatchSimulation | None:
+        found = self.attempt(minibatches)
+        return found if isinstance(found, BatchSimulation) else None
+
+    def attempt(self, minibatches: int) -> BatchSimulation | Exception | None:
+        """The batch in this many minibatches, or AReaL's refusal; None without a plan."""
+        if self.plan is None:
+            return None
+        if minibatches not in self.chains:
+            plan = replace(self.plan, ppo_n_minibatches=minibatches)
+            try:
+                self.chains[minibatches] = simulate(self.rows, plan, order=self.order)
+            except (ValueError, RuntimeError) as error:
+                self.chains[minibatches] = error
+        return self.chains[minibatches]
+
+
+def _batch(case: Case) -> _Batch | None:
+    if "batch" not in case.memo:
+        case.memo["batch"] = _draw(case)
+    found: _Batch | None = case.memo["batch"]
+    return found
+
+
+def _draw(case: Case) -> _Batch | None:
+    if case.rows is None or len(case.rows) == 0:
+        return None
+    ranks = 1 if case.backend is None else case.backend.data
+    groups = len(np.unique(case.rows.group))
+    wanted = case.whole("train_dataset.batch_size")
+    if not case.config.has("train_dataset.batch_size") or wanted is None:
+        wanted = groups
+    usable = min(wanted, groups) // ranks * ranks
+    if not usable:
+        return None
+    rows = case.rows.first_groups(usable)
+    plan = None
+    if case.cap is not None and rows.longest <= case.cap:
+        mode: Dispatch = "spmd" if case.spmd else "controller"
+        plan = BatchSpec(case.cap, dp_size=ranks, ppo_n_minibatches=1, mode=mode)
+    return _Batch(rows, PrefixOrder.of(rows), plan)
+
+
+def _minibatches(case: Case) -> int:
+    """As the file has it; a file without a PPO actor counts as one."""
+    if not case.is_ppo:
+        return 1
+    return case.whole(case.path("ppo_n_minibatches")) or 1
+
+
+@rule("row-too-long", "fails at first batch", "models/tree_attn/tree.py:509")
+def row_too_long(case: Case) -> Iterator[Found]:
+    if case.rows is None or case.cap is None or case.rows.longest <= case.cap:
+        return
+    lengths = case.rows.lengths
+    row, over = int(lengths.argmax()), int((lengths > case.cap).sum())
+    up = -(-case.rows.longest // case.block) * case.block
+    path = case.path("mb_spec.max_tokens_per_mb")
+    yield Found(
+        f"{over:,} of your {len(case.rows):,} rows are longer than max_tokens_per_mb = "
+        f"{case.cap:,}; the longest, row {row}, has {case.rows.longest:,} tokens.",
+        f"Set {path} to {up} or more.",
+        says=f"Sequence length {case.rows.longest} exceeds max_tokens_per_tree {case.cap}; "
+        "adjust limit or split sequences.",
+        path=path,
+        fix={path: up},
+    )
+
+
+@rule("rows-do-not-reach", "no effect", "your rows", always=True)
+def rows_do_not_reach(case: Case) -> Iterator[Found]:
+    if case.rows is None or len(case.rows) == 0:
+        return
+    wanted = case.whole("train_dataset.batch_size")
+    groups = len(np.unique(case.rows.group))
+    if case.config.has("train_dataset.batch_size") and wanted and groups < wanted:
+        yield Found(
+            f"Your rows hold {groups:,} prompts; a batch has {wanted:,}. Figures are of a smaller "
+            "batch.",
+            "Give more rows for figures of a whole batch.",
+            path="train_dataset.batch_size",
+            when="only in this report",
+        )
+
+
+@rule("prompts-divide", "fails at first batch", "utils/seqpack.py:540", always=True)
+def prompts_divide(case: Case) -> Iterator[Found]:
+    """Where the file has no batch size, the rows are the batch."""
+    if case.rows is None or case.backend is None or case.config.has("train_dataset.batch_size"):
+        return
+    groups, ranks = len(np.unique(case.rows.group)), case.backend.data
+    if groups % ranks:
+        yield Found(
+            f"Your {groups:,} prompts do not divide over {ranks} data-parallel ranks.",
+            f"Take a batch of {groups // ranks * ranks} or {-(-groups // ranks) * ranks} prompts."
+            if groups > ranks
+            else f"Take a batch of {ranks} prompts.",
+            says="The length of nums must be divisible by K.",
+            path=case.path("backend"),
+        )
+
+
+@rule("scatter-cost", "slow", "trainer/ppo/actor.py:454; counted on your rows")
+def scatter_cost(case: Case) -> Iterator[Found]:
+    minibatches, batch = _minibatches(case), _batch(case)
+    if batch is None or minibatches == 1:
+        return
+    whole, parts = batch.chain(1), batch.chain(minibatches)
+    if whole is None or parts is None:
+        return
+    path = case.path("ppo_n_minibatches")
+    before, after = _update_ratio(whole), _update_ratio(parts)
+    if after <= before:
+        return
+    yield Found(
+        f"ppo_n_minibatches = {minibatches} scatters samples of one prompt. On your rows the "
+        f"update's tree_token_ratio is {after:.3f} instead of {before:.3f}, and it pays "
+        f"{parts.comparison.tree / whole.comparison.tree:.2f}× the tokens (exact).",
+        f"Set {path} to 1 where the algorithm allows it.",
+        path=path,
+        fix={path: 1},
+    )
+
+
+def _update_ratio(chain: BatchSimulation) -> float:
+    tokens = sum(one.tokens for one in chain.ppo_update)
+    return tree_token_ratio(sum(one.tree_tokens for one in chain.ppo_update), tokens)
+
+
+@rule("minibatch-too-small", "fails at first batch", "utils/seqpack.py:243", always=True)
+def minibatch_too_small(case: Case) -> Iterator[Found]:
+    minibatches, batch = _minibatches(case), _batch(case)
+    refusal = None if batch is None or minibatches == 1 else batch.attempt(minibatches)
+    if isinstance(refusal, RuntimeError):
+        yield Found(
+            f"A rank of your rows' batch has fewer rows than ppo_n_minibatches = {minibatches}.",
+            f"Lower {case.path('ppo_n_minibatches')}, or raise train_dataset.batch_size.",
+            says=str(refusal),
+            path=case.path("ppo_n_minibatches"),
+        )
+
+
+@rule("dummy-trees", "slow", "models/tree_attn/tree.py:389 (#911); counted on your rows")
+def dummy_trees(case: Case) -> Iterator[Found]:
+    batch = _batch(case)
+    chain = None if batch is None else batch.chain(1)
+    if chain is None or not chain.compute_logp.dummies:
+        return
+    dummies = chain.compute_logp.dummies
+    trees = chain.compute_logp.trees_per_rank * len(chain.compute_logp.ranks)
+    nan = (
+        " On Megatron the loss it logs for them is NaN; gradients are not touched."
+        if case.engine == "megatron"
+        else ""
+    )
+    yield Found(
+        f"{dummies} of {trees} trees of a step are empty, run so that ranks stay in step.{nan}",
+        "Compare caps on the Packing page; one where ranks have the same number of trees has none.",
+        path=case.path("mb_spec.max_tokens_per_mb"),
+    )
+
+
+@rule("trees-lose", "slow", "counted on your rows")
+def trees_lose(case: Case) -> Iterator[Found]:
+    batch = _batch(case)
+    chain = None if batch is None else batch.chain(_minibatches(case))
+    ratio = None if chain is None else chain.comparison.tree_over_flat
+    if chain is not None and ratio is not None and ratio >= 1:
+        paid = padded_token_ratio(chain.comparison.tree, chain.comparison.original_tokens)
+        yield Found(
+            f"On your rows trees compute {ratio:.2f}× the tokens of flat packing "
+            f"(paid ÷ original: {paid:.3f}, exact).",
+            "Try another cap on the Packing page, or leave tree training off.",
+            path=case.path(case.tree_key),
+        )
+
+
+@rule("many-nodes", "slow", "utils/functional: one slice of the logits per node and transition")
+def many_nodes(case: Case) -> Iterator[Found]:
+    batch = _batch(case)
+    chain = None if batch is None else batch.chain(1)
+    if batch is None or chain is None:
+        return
+    most = 0
+    for rank in chain.compute_logp.ranks:
+        packing = pack_areal(batch.order, chain.plan.max_tokens_per_mb, rank.members)
+        most = max(most, int(build_forest(batch.order, packing).nodes_per_tree.max(initial=0)))
+    if most > _MANY_NODES:
+        yield Found(
+            f"A tree of your rows has {most:,} nodes. AReaL cuts the logits once per node and "
+            "branch, and each cut's backward fills a whole tree's logits.",
+            "Measure the step before relying on the ratio; a smaller cap has fewer nodes a tree.",
+            path=case.path("mb_spec.max_tokens_per_mb"),
+        )
+
+
+@rule("nested-too-deep", "fails at first batch", "models/tree_attn/tree.py (recursion)")
+def nested_too_deep(case: Case) -> Iterator[Found]:
+    batch = _batch(case)
+    if batch is None:
+        return
+    deepest = _levels(whole_trie(batch.order))
+    if deepest > _DEEPEST:
+        yield Found(
+            f"{deepest:,} rows of yours nest as prefixes of one another; AReaL walks them by "
+            "recursion.",
+            "Use export_style: concat, which keeps only the longest of nested rows.",
+            says="RecursionError: maximum recursion depth exceeded",
+            path="rollout.agent.export_style",
+        )
+
+
+def _levels(trie: Trie) -> int:
+    """Nodes on the longest path from a root."""
+    level = np.ones(len(trie), dtype=np.int64)
+    for node, parent in enumerate(trie.parent.tolist()):
+        if parent >= 0:
+            level[node] = level[parent] + 1
+    return int(level.max(initial=0))

@@ -1,0 +1,90 @@
+"""What an export rests on, gathered from the batch and the run history."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterable
+
+from tuning.export.export import Evidence, Measured
+from tuning.jobs.points import Point, Question
+from tuning.plan.batch import Batch
+from tuning.plan.plan import Layout, TuningPlan
+
+_GIB = 2**30
+_PACKAGES = ("torch", "transformers", "numpy")
+
+
+def evidence_of(
+    bench: Batch,
+    plan: TuningPlan,
+    points: Iterable[Point] = (),
+    *,
+    date: str = "",
+    link: str = "",
+) -> Evidence:
+    """Evidence for ``plan`` on the batch of ``bench``.
+
+    points: measured points, newest first; those of another plan, batch or cap are passed over
+
+    Raises RowTooLong where the batch does not fit the cap.
+    """
+    metrics = bench.metrics(plan.max_tokens_per_mb, plan.packer)
+    known = list(points)
+    tree = _answer(known, plan, "tree", bench.rows.fingerprint)
+    flat = None
+    if tree is not None:
+        flat = _answer(known, plan, "flat", bench.rows.fingerprint, tree.question.machine)
+    return Evidence(
+        data=bench.rows.fingerprint,
+        rows=len(bench.rows),
+        tokens=bench.rows.n_tokens,
+        packing={
+            "trees": metrics.n_trees,
+            "tree_token_ratio": metrics.tree_token_ratio,
+            "padded_token_ratio": metrics.padded_token_ratio,
+            "longest row": bench.rows.longest,
+        },
+        measured=None if tree is None else _measured(tree, flat),
+        versions=_versions() if tree is None else dict(tree.versions),
+        date=date,
+        link=link,
+    )
+
+
+def _answer(
+    points: list[Point], plan: TuningPlan, mode: Layout, data: str, machine: str | None = None
+) -> Point | None:
+    """The newest measured step of this very plan; of ``machine`` where given."""
+    for point in points:
+        asked = point.question
+        same = Question.of(plan, mode, plan.max_tokens_per_mb, data, asked.machine, asked.torch)
+        here = machine is None or asked.machine == machine
+        if point.outcome == "measured" and point.step_s and asked == same and here:
+            return point
+    return None
+
+
+def _measured(tree: Point, flat: Point | None) -> Measured:
+    assert tree.step_s is not None
+    return Measured(
+        step_s=tree.step_s,
+        tokens_per_s=tree.tokens_per_s or 0.0,
+        device=tree.question.machine,
+        when=tree.measured_at,
+        repeats=tree.repeats,
+        p20_s=tree.p20_s,
+        p80_s=tree.p80_s,
+        memory_gib=None if tree.memory_bytes is None else tree.memory_bytes / _GIB,
+        flat_step_s=None if flat is None else flat.step_s,
+    )
+
+
+def _versions() -> dict[str, str]:
+    """Versions of what is installed, without importing it."""
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,321 @@
+"""A tuned plan as a config: YAML, a fragment under ``actor:``, overrides, or Python.
+
+Notable:
+- only keys that the chosen version has, and only what was tuned or what trees need beside it
+- every export starts with its evidence: data, plan, figures, versions, date, and a link back
+- what was not measured is called not measured
+- where measurement says that trees lose, the same settings are written with trees off
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from tuning.areal.schema import EXPORT_VERSIONS, VERSION_NAMES, Version
+from tuning.export.frameworks import trl_config, verl_config
+from tuning.plan.commands import rows_argument
+from tuning.plan.plan import TuningPlan
+
+Form = Literal["yaml", "fragment", "overrides", "python", "trl", "verl"]
+FORMS: tuple[Form, ...] = get_args(Form)
+FILE_NAMES: dict[Form, str] = {
+    "yaml": "engine.yaml",
+    "fragment": "actor.yaml",
+    "overrides": "overrides.sh",
+    "python": "engine_config.py",
+    "trl": "trl_sft.yaml",
+    "verl": "verl_overrides.sh",
+}
+LANGUAGES: dict[Form, str] = {
+    "yaml": "yaml",
+    "fragment": "yaml",
+    "overrides": "bash",
+    "python": "python",
+    "trl": "yaml",
+    "verl": "bash",
+}
+_HUB_IDS = {
+    "qwen3-0.6b": "Qwen/Qwen3-0.6B",
+    "qwen3-1.7b": "Qwen/Qwen3-1.7B",
+    "qwen3-4b": "Qwen/Qwen3-4B",
+    "qwen3-8b": "Qwen/Qwen3-8B",
+    "llama-3.2-1b": "meta-llama/Llama-3.2-1B",
+    "llama-3.2-3b": "meta-llama/Llama-3.2-3B",
+}
+_CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
+_RANDOM_MODELS = ("tiny", "small")
+# JSON leaves these as they are, and some YAML readers take them for line breaks or refuse them.
+_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF)}
+
+
+class ExportError(ValueError):
+    """The plan cannot be exported so; the message says what to change."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A step that was timed on the plan's batch.
+
+    step_s:       median seconds over ``repeats``; p20_s, p80_s its spread
+    tokens_per_s: original tokens per second
+    memory_gib:   peak, where it is known
+    flat_step_s:  the same batch in AReaL's flat micro-batches, where it was timed
+    """
+
+    step_s: float
+    tokens_per_s: float
+    device: str
+    when: str
+    repeats: int = 0
+    p20_s: float | None = None
+    p80_s: float | None = None
+    memory_gib: float | None = None
+    flat_step_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What an export rests on.
+
+    data:       fingerprint of the batch's rows
+    packing:    exact figures of the batch, name to value, in AReaL's names where it has them
+    measured:   None where no step was timed
+    versions:   package to version
+    date, link: when it was written, and where it opens again
+    """
+
+    data: str = ""
+    rows: int = 0
+    tokens: int = 0
+    packing: Mapping[str, float | int] = field(default_factory=dict)
+    measured: Measured | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    date: str = ""
+    link: str = ""
+
+
+def render(
+    plan: TuningPlan,
+    evidence: Evidence,
+    target: Version = "1.0.4",
+    form: Form = "yaml",
+    *,
+    with_ref: bool = False,
+    trees: bool = True,
+) -> str:
+    """The text of an export, with its evidence on top.
+
+    target:   the AReaL version whose keys are written
+    with_ref: write ``ref:`` with the same tree settings too (a reference pass runs: kl_ctl > 0)
+    trees:    whether tree training is turned on, or off
+
+    Raises ExportError for a plan that AReaL would refuse, or an unknown target or form.
+    """
+    if target not in EXPORT_VERSIONS:
+        raise ExportError(f"target is {target!r}; choose one of {', '.join(EXPORT_VERSIONS)}.")
+    if form not in FORMS:
+        raise ExportError(f"form is {form!r}; choose one of {', '.join(FORMS)}.")
+    problems = plan.problems()
+    if problems:
+        raise ExportError(" ".join(problems))
+    header = _header(plan, evidence, target, form)
+    if form == "trl":
+        return header + trl_config(plan)
+    if form == "verl":
+        return header + verl_config(plan)
+    if form == "yaml":
+        return header + _standalone(plan, target, trees)
+    if form == "fragment":
+        return header + _fragment(plan, target, with_ref, trees)
+    if form == "overrides":
+        return header + _overrides(plan, target, with_ref, trees)
+    return header + _python(plan, target, trees)
+
+
+def settings(plan: TuningPlan, target: Version = "1.0.4", trees: bool = True) -> dict[str, Any]:
+    """Dotted keys under ``actor`` and their values: what was tuned and what trees need."""
+    found: dict[str, Any] = {}
+    if target == "tree_training_mode":
+        found["tree_training_mode"] = "sparse" if trees else "disabled"
+    else:
+        found["enable_tree_training"] = trees
+    # Flat micro-batches padded to the maximum would pay what trees pay and share nothing.
+    found |= {"pad_to_maximum": trees, "mb_spec.max_tokens_per_mb": plan.max_tokens_per_mb}
+    if trees and plan.engine == "archon":
+        found["archon.enable_compile"] = True
+    if trees and plan.engine == "megatron":
+        found["megatron.bridge_type"] = "mbridge"
+    if plan.gradient_checkpointing:
+        found["gradient_checkpointing"] = True
+    return found
+
+
+def _ref_settings(plan: TuningPlan, target: Version, trees: bool) -> dict[str, Any]:
+    """A reference pass has no backward, hence no checkpoints."""
+    found = settings(plan, target, trees)
+    return {k: v for k, v in found.items() if k != "gradient_checkpointing"}
+
+
+def changes(
+    plan: TuningPlan,
+    target: Version = "1.0.4",
+    *,
+    prefix: str = "actor.",
+    with_ref: bool = False,
+    trees: bool = True,
+) -> dict[str, Any]:
+    """The same with the minibatches and whole paths, as they are written into a user's config."""
+    own = settings(plan, target, trees) | {"ppo_n_minibatches": plan.ppo_n_minibatches}
+    found = {f"{prefix}{key}": value for key, value in own.items()}
+    if with_ref:
+        found |= {f"ref.{k}": value for k, value in _ref_settings(plan, target, trees).items()}
+    return found
+
+
+def override_lines(
+    plan: TuningPlan,
+    target: Version = "1.0.4",
+    *,
+    with_ref: bool = False,
+    trees: bool = True,
+) -> list[str]:
+    """``++key=value`` each: sets a key whether the file has it or not."""
+    found = changes(plan, target, with_ref=with_ref, trees=trees)
+    return [f"++{path}={_plain(value)}" for path, value in found.items()]
+
+
+def model_path(plan: TuningPlan) -> str | None:
+    """The Hub id or path that AReaL loads; None for our random models."""
+    if plan.model in _RANDOM_MODELS:
+        return None
+    return _HUB_IDS.get(plan.model, plan.model)
+
+
+def quoted(text: str) -> str:
+    """A string as YAML and Python both read it."""
+    return json.dumps(text, ensure_ascii=False).translate(_ESCAPES)
+
+
+def _standalone(plan: TuningPlan, target: Version, trees: bool) -> str:
+    path = model_path(plan)
+    lines = [
+        "experiment_name: espalier",
+        "trial_name: tuned",
+        f"backend: {quoted(plan.backend)}",
+        f"path: {quoted(path)}"
+        if path
+        else f"# path: your model (the plan was timed with the random model {plan.model})",
+        *_nested(settings(plan, target, trees)),
+        f"# ppo_n_minibatches: {plan.ppo_n_minibatches} is counted in the figures above; it is a "
+        "PPOActorConfig setting",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _fragment(plan: TuningPlan, target: Version, with_ref: bool, trees: bool) -> str:
+    own = settings(plan, target, trees) | {"ppo_n_minibatches": plan.ppo_n_minibatches}
+    lines = ["actor:", *_nested(own, "  ")]
+    if with_ref:
+        lines += ["ref:", *_nested(_ref_settings(plan, target, trees), "  ")]
+    return "\n".join(lines) + "\n"
+
+
+def _overrides(plan: TuningPlan, target: Version, with_ref: bool, trees: bool) -> str:
+    lines = override_lines(plan, target, with_ref=with_ref, trees=trees)
+    body = " \\\n  ".join(lines)
+    return f"# append to: python train.py --config your.yaml\n  {body}\n"
+
+
+def _python(plan: TuningPlan, target: Version, trees: bool) -> str:
+    found = settings(plan, target, trees)
+    nested = {
+        "mb_spec": ("MicroBatchSpec", "max_tokens_per_mb"),
+        "archon": ("ArchonEngineConfig", "enable_compile"),
+        "megatron": ("MegatronEngineConfig", "bridge_type"),
+    }
+    used = {key.split(".")[0] for key in found if "." in key}
+    classes = sorted({"PPOActorConfig", *(nested[name][0] for name in used)})
+    path = model_path(plan)
+    arguments = [
+        ("experiment_name", '"espalier"'),
+        ("trial_name", '"tuned"'),
+        ("backend", quoted(plan.backend)),
+        *([("path", quoted(path))] if path else []),
+    ]
+    for key, value in found.items():
+        name, _, inner = key.partition(".")
+        shown = f"{nested[name][0]}({inner}={value!r})" if inner else repr(value)
+        arguments.append((name, shown))
+    arguments.append(("ppo_n_minibatches", str(plan.ppo_n_minibatches)))
+    imported = "".join(f"    {name},\n" for name in classes)
+    body = "".join(f"    {name}={shown},\n" for name, shown in arguments)
+    return f"from areal.api.cli_args import (\n{imported})\n\nactor = PPOActorConfig(\n{body})\n"
+
+
+def _nested(found: Mapping[str, Any], indent: str = "") -> list[str]:
+    lines: list[str] = []
+    for key, value in found.items():
+        section, _, inner = key.rpartition(".")
+        if section:
+            lines += [f"{indent}{section}:", f"{indent}  {inner}: {_plain(value)}"]
+        else:
+            lines.append(f"{indent}{key}: {_plain(value)}")
+    return lines
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _header(plan: TuningPlan, evidence: Evidence, target: Version, form: Form) -> str:
+    """Comment lines; whatever came from outside is kept on its line."""
+    what = {
+        "trl": "TRL (approximate: no prefix trees)",
+        "verl": "verl (approximate: no prefix trees)",
+    }.get(form, VERSION_NAMES[target])
+    lines = [f"Tuned with Espalier for {what}" + (f", {evidence.date}" if evidence.date else "")]
+    data = f"data: {rows_argument(plan.source)}"
+    if evidence.data:
+        data += f" ({evidence.rows:,} rows, {evidence.tokens:,} tokens, hash {evidence.data})"
+    lines.append(data)
+    lines.append(
+        f"plan {plan.key}: {plan.prompts_per_step or 'all'} prompts × "
+        f"{plan.samples_per_prompt or 'all'} samples a step, {plan.backend}, "
+        f"ppo_n_minibatches {plan.ppo_n_minibatches}, max_tokens_per_mb {plan.max_tokens_per_mb}"
+    )
+    if evidence.packing:
+        figures = ", ".join(f"{name} {_figure(v)}" for name, v in evidence.packing.items())
+        lines.append(f"packing (exact): {figures}")
+    lines.append(_measured(plan, evidence.measured))
+    if evidence.versions:
+        lines.append(
+            "versions: " + ", ".join(f"{name} {v}" for name, v in evidence.versions.items())
+        )
+    if evidence.link:
+        lines.append(f"reopen: {evidence.link}")
+    return "".join(f"# {_CONTROL.sub(' ', line)}\n" for line in lines)
+
+
+def _measured(plan: TuningPlan, found: Measured | None) -> str:
+    if found is None:
+        return "step: not measured"
+    spread = f" ({found.p20_s:.3f}-{found.p80_s:.3f})" if found.p20_s and found.p80_s else ""
+    text = (
+        f"step (measured): {found.step_s:.3f} s{spread}, {found.tokens_per_s:,.0f} original "
+        f"tokens/s, model {plan.model}, {plan.dtype}, {found.device}, {found.when}"
+    )
+    if found.repeats:
+        text += f", {found.repeats} runs"
+    if found.memory_gib is not None:
+        text += f", peak {found.memory_gib:.2f} GiB"
+    if found.flat_step_s is not None:
+        text += f"; flat packing {found.flat_step_s:.3f} s"
+    return text
+
+
+def _figure(value: float | int) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"

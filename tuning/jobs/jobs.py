@@ -1,0 +1,280 @@
+"""Jobs: slow work in a process of its own, followed through files.
+
+Notable:
+- a job is a folder: ``job.json`` (the question), ``events.jsonl`` (what the worker printed),
+  ``log.txt`` (what went wrong); a server that restarts finds it again
+- the worker leads its own process group, so that cancelling kills all of it and frees its memory
+- a worker outlives the server or command line that started it: what it measures is stored as ever,
+  another server over the same folder shows it running and can stop it. It is never forgotten
+  for good: once it has its device it ends itself after ``timeout_s``, and so does whoever it
+  waits for
+- a worker that dies is noticed, whatever killed it, and what it was measuring is noted in the
+  history; a point that the worker could not write there (a full disk) is added later
+- math threads that wait sleep: where they spin, a busy machine makes a step many times slower
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from packing.rows import Rows
+from tuning.jobs.folders import jobs_folder
+from tuning.jobs.points import Point
+from tuning.jobs.processes import identity, kill_group, members
+from tuning.jobs.store import Store, StoreError
+from tuning.plan.plan import TuningPlan
+
+State = Literal["queued", "running", "done", "failed", "cancelled", "died"]
+ENDED: tuple[State, ...] = ("done", "failed", "cancelled", "died")
+_ROOT = Path(__file__).resolve().parents[2]
+_GRACE_S = 1.0
+_children: dict[Path, subprocess.Popen[bytes]] = {}
+"""Workers of this process by job folder: whoever asks first reaps them."""
+
+_START_S = 10.0
+
+
+@dataclass(frozen=True)
+class JobView:
+    """A job as it stands now.
+
+    state:     "queued" (another worker has the device), "running", or how it ended
+    arguments: what the kind of job was given beside the plan
+    events:    everything the worker printed, in order
+    message:   how it ended, or what it is doing, in one sentence
+    """
+
+    id: str
+    kind: str
+    plan: TuningPlan
+    arguments: Mapping[str, Any]
+    state: State
+    created_at: str
+    events: tuple[Mapping[str, Any], ...]
+    message: str
+
+    @property
+    def active(self) -> bool:
+        return self.state not in ENDED
+
+    def last(self, kind: str) -> Mapping[str, Any] | None:
+        """The newest event of a kind."""
+        return next((e for e in reversed(self.events) if e["type"] == kind), None)
+
+
+class Jobs:
+    """The jobs of a data folder; every server and command line sees the same ones."""
+
+    def __init__(self, folder: Path | None = None, store: Store | None = None) -> None:
+        self.folder = folder or jobs_folder()
+        self.store = store or Store()
+
+    def start(
+        self,
+        kind: str,
+        plan: TuningPlan,
+        rows: Rows,
+        arguments: Mapping[str, Any] | None = None,
+        timeout_s: float = 3600.0,
+        others: Sequence[Rows] = (),
+    ) -> str:
+        """Start a worker over ``rows`` (the plan's batch); returns the job's id at once.
+
+        others: the batches that follow it (at most nine), where a job counts them too
+        """
+        created = datetime.now(UTC)
+        # Names sort by the time of their start, to the microsecond.
+        job = f"{created:%Y%m%d-%H%M%S}-{created.microsecond:05x}{secrets.token_hex(1)}"
+        folder = self.folder / job
+        folder.mkdir(parents=True)
+        save_rows(folder / "rows.npz", rows)
+        for number, other in enumerate(others, 1):
+            save_rows(folder / f"rows-{number}.npz", other)
+        question = {
+            "kind": kind,
+            "plan": plan.to_json(),
+            "arguments": dict(arguments or {}),
+            "created_at": created.isoformat(timespec="seconds"),
+            "timeout_s": timeout_s,
+            "store": str(self.store.path),
+        }
+        # Whole or not at all: other processes read this folder from the moment it is there.
+        (folder / "job.part").write_text(json.dumps(question))
+        (folder / "job.part").rename(folder / "job.json")
+        with (folder / "events.jsonl").open("wb") as out, (folder / "log.txt").open("wb") as log:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "tuning.worker", str(folder)],
+                stdout=out,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=_ROOT,
+                env={"OMP_WAIT_POLICY": "PASSIVE"} | os.environ,
+                start_new_session=True,
+            )
+        _children[folder] = child
+        (folder / "process.json").write_text(json.dumps(identity(child.pid)))
+        return job
+
+    def view(self, job: str) -> JobView:
+        """Raises KeyError for a job that is not there."""
+        folder = self.folder / job
+        if not (folder / "job.json").is_file():
+            raise KeyError(job)
+        question = json.loads((folder / "job.json").read_text())
+        alive = self._alive(job)
+        events = _read_events(folder / "events.jsonl")
+        state, message = self._state(job, events, alive, str(question["created_at"]))
+        plan = TuningPlan.from_json(question["plan"])
+        if state in ENDED and not (folder / "noted").exists():
+            self._note_end(folder, plan, events, message if state == "died" else "")
+        return JobView(
+            job,
+            question["kind"],
+            plan,
+            question["arguments"],
+            state,
+            question["created_at"],
+            tuple(events),
+            message,
+        )
+
+    def newest(self, kind: str, **arguments: Any) -> JobView | None:
+        """The newest job of a kind, running or ended; with these arguments where given."""
+        for folder in sorted(self.folder.iterdir(), reverse=True):
+            if not (folder / "job.json").is_file():
+                continue
+            question = json.loads((folder / "job.json").read_text())
+            given = question["arguments"]
+            if question["kind"] == kind and all(given.get(k) == v for k, v in arguments.items()):
+                return self.view(folder.name)
+        return None
+
+    def active(self) -> list[JobView]:
+        """Jobs that have not ended, oldest first: the queue."""
+        views = (self.view(f.name) for f in sorted(self.folder.iterdir()) if self._alive(f.name))
+        return [v for v in views if v.active]
+
+    def cancel(self, job: str) -> None:
+        """Stop a job and everything it started; returns when it is gone (about a second)."""
+        folder = self.folder / job
+        (folder / "cancelled").touch()
+        known = _read_json(folder / "process.json")
+        if known and self._alive(job):
+            pid = int(known["pid"])
+            kill_group(pid, signal.SIGTERM)
+            deadline = time.monotonic() + _GRACE_S
+            while (self._alive(job) or members(pid)) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            if self._alive(job) or members(pid):
+                kill_group(pid, signal.SIGKILL)
+                while self._alive(job):
+                    time.sleep(0.02)
+
+    def wait(self, job: str, timeout_s: float) -> JobView:
+        """Follow a job to its end, or for so long."""
+        deadline = time.monotonic() + timeout_s
+        while self.view(job).active and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return self.view(job)
+
+    def _alive(self, job: str) -> bool:
+        child = _children.get(self.folder / job)
+        if child is not None:
+            return child.poll() is None
+        known = _read_json(self.folder / job / "process.json")
+        if not known:
+            return False
+        return identity(int(known["pid"])) == known
+
+    def _state(
+        self, job: str, events: list[Mapping[str, Any]], alive: bool, created_at: str
+    ) -> tuple[State, str]:
+        last = {e["type"]: e for e in events}
+        if "done" in last:
+            return "done", str(last["done"].get("message", "finished"))
+        if "failed" in last:
+            return "failed", str(last["failed"]["message"])
+        if (self.folder / job / "cancelled").exists():
+            return "cancelled", "stopped by you; what was measured is kept"
+        if alive:
+            doing = last.get("progress", {}).get("message", "starting")
+            waiting = last.get("queued", {}).get("message", "starting")
+            return ("running", str(doing)) if "started" in last else ("queued", str(waiting))
+        if not (self.folder / job / "process.json").exists() and _age_s(created_at) < _START_S:
+            return "queued", "starting"  # whoever starts it has not written its number yet
+        return "died", self._death(job)
+
+    def _death(self, job: str) -> str:
+        child = _children.get(self.folder / job)
+        code = None if child is None else child.returncode
+        log = (self.folder / job / "log.txt").read_text(errors="replace").strip().splitlines()
+        if code is not None and code < 0:
+            name = signal.Signals(-code).name
+            hint = "; the system kills processes when memory runs out" if -code == 9 else ""
+            return f"the worker was killed ({name}){hint}; what was measured is kept"
+        reason = f": {log[-1]}" if log else ""
+        return f"the worker ended without a result{reason}; what was measured is kept"
+
+    def _note_end(
+        self, folder: Path, plan: TuningPlan, events: list[Mapping[str, Any]], death: str
+    ) -> None:
+        """Once, after the end: what the worker measured and could not keep, and what killed it."""
+        lost = [e for e in events if e["type"] == "point" and not e.get("kept", True)]
+        points = [Point.from_json(e["point"]) for e in lost]
+        begun = next((e for e in reversed(events) if e["type"] in ("asking", "point")), None)
+        if death and begun is not None and begun["type"] == "asking":
+            question = Point.from_json(begun["point"]).question
+            at = str(begun["at"])
+            points.append(Point(question, "crashed", message=death, measured_at=at))
+        try:
+            for point in points:
+                self.store.add(folder.name, plan, point)
+            (folder / "noted").touch()
+        except (StoreError, OSError):
+            return  # the disk is still full; the events keep the points, the next look tries again
+
+
+def save_rows(path: Path, rows: Rows) -> None:
+    """Tokens, offsets, groups and loss mask, without pickle."""
+    mask = np.empty(0, dtype=np.uint8) if rows.loss_mask is None else rows.loss_mask
+    with path.open("wb") as file:
+        np.savez(file, tokens=rows.tokens, offsets=rows.offsets, group=rows.group, loss_mask=mask)
+
+
+def load_rows(path: Path) -> Rows:
+    with np.load(path, allow_pickle=False) as file:
+        mask = file["loss_mask"]
+        return Rows(file["tokens"], file["offsets"], file["group"], mask if len(mask) else None)
+
+
+def _age_s(created_at: str) -> float:
+    return (datetime.now(UTC) - datetime.fromisoformat(created_at)).total_seconds()
+
+
+def _read_events(path: Path) -> list[Mapping[str, Any]]:
+    """Whole lines only: the last one may still be on its way."""
+    if not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")[:-1]
+    return [json.loads(line) for line in lines if line.startswith(b"{")]
+
+
+def _read_json(path: Path) -> dict[str, float] | None:
+    try:
+        found: dict[str, float] | None = json.loads(path.read_text())
+        return found
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,125 @@
+"""A measurement as a question and its answer; what the store keeps and the pages draw."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from tuning.plan.plan import Layout, TuningPlan
+
+Outcome = Literal["measured", "estimated", "out-of-memory", "refused", "crashed"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is timed: one step of a plan's batch, in a mode, at a cap.
+
+    data:    fingerprint of the batch's rows
+    machine: device name, and on a CPU its number of threads
+    torch:   version
+    """
+
+    data: str
+    mode: Layout
+    max_tokens_per_mb: int
+    packer: str
+    model: str
+    dtype: str
+    optimizer_dtype: str
+    gradient_checkpointing: bool
+    head_chunk: int
+    dp_size: int
+    ppo_n_minibatches: int
+    dispatch: str
+    memory_budget_gib: float
+    machine: str
+    torch: str
+
+    @classmethod
+    def of(
+        cls, plan: TuningPlan, mode: Layout, cap: int, data: str, machine: str, torch: str
+    ) -> Question:
+        return cls(
+            data=data,
+            mode=mode,
+            max_tokens_per_mb=cap,
+            packer=plan.packer if mode == "tree" else mode,
+            model=plan.model,
+            dtype=plan.dtype,
+            optimizer_dtype=plan.optimizer_dtype,
+            gradient_checkpointing=plan.gradient_checkpointing,
+            head_chunk=plan.head_chunk,
+            dp_size=plan.dp_size,
+            ppo_n_minibatches=plan.ppo_n_minibatches,
+            dispatch=plan.dispatch,
+            memory_budget_gib=plan.memory_budget_gib,
+            machine=machine,
+            torch=torch,
+        )
+
+    @property
+    def key(self) -> str:
+        """16 hex digits: the same question has the same key."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True)
+class Point:
+    """The answer to a question. A step is ``ppo_update`` of one rank's share of the batch.
+
+    outcome:      "measured": whole steps were run; "estimated": some micro-batches of one were,
+                  and the rest is scaled from them
+    step_s:       median seconds of a whole step, packing included; p20_s, p80_s its spread over
+                  ``repeats`` (of an estimate: the band, and ``repeats`` is 0)
+    logp_s:       median seconds of AReaL's ``compute_logp`` pass over the whole share, forward
+                  only, packing included, as often as the step; None where no whole step was timed
+    phases_s:     median seconds by phase: packing, inputs, mask, forward, backward, optimizer
+    memory_bytes: peak of the process or device during a step; memory_kind says which
+    memory_parts: on CUDA the peaks of the first and of a later micro-batch, and what was reserved
+    features:     what the cost model reads: micro-batches, padded tokens, areas, nodes
+    loss:         of the last step; None where not all micro-batches were run
+    message:      what happened where no whole step was timed: out of memory, refused, in part
+    notes:        sentences that belong to the figure
+    """
+
+    question: Question
+    outcome: Outcome
+    step_s: float | None = None
+    p20_s: float | None = None
+    p80_s: float | None = None
+    repeats: int = 0
+    logp_s: float | None = None
+    logp_p20_s: float | None = None
+    logp_p80_s: float | None = None
+    phases_s: Mapping[str, float] = field(default_factory=dict)
+    original_tokens: int = 0
+    tree_tokens: int = 0
+    padded_tokens: int = 0
+    n_trees: int = 0
+    memory_bytes: int | None = None
+    memory_kind: str = ""
+    memory_parts: Mapping[str, int] = field(default_factory=dict)
+    features: Mapping[str, float] = field(default_factory=dict)
+    loss: float | None = None
+    message: str = ""
+    measured_at: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Original tokens per second: never packed ones."""
+        return self.original_tokens / self.step_s if self.step_s else None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Point:
+        fields = dict(value)
+        notes = tuple(fields.pop("notes", ()))
+        return cls(question=Question(**fields.pop("question")), notes=notes, **fields)

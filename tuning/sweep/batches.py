@@ -1,0 +1,178 @@
+"""Several batches of the data: the next steps of training, counted beside the one measured.
+
+Notable:
+- batches follow one another as AReaL's loader draws them without shuffling: the next prompts by
+  group number, a last batch that is not full dropped
+- where a plan takes all prompts there is one batch, and nothing is added
+- memory: every tree is padded to the cap, so that batches differ in little but the gradients, which
+  exist from the second micro-batch of an update on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from packing.batch.dispatch import batches
+from packing.packers.areal import RowTooLong
+from packing.prefixes import PrefixOrder
+from packing.rows import Rows
+from tuning.plan.batch import Batch, batch_plan, batch_rows
+from tuning.plan.plan import TuningPlan
+from tuning.sweep.candidates import counted
+from tuning.sweep.costmodel import CostModel
+from tuning.sweep.result import Candidate
+
+MOST_BATCHES = 8
+_MOST_TOKENS = 2**23
+
+Features = Mapping[str, float]
+
+
+def other_batches(rows: Rows, plan: TuningPlan) -> list[Rows]:
+    """The batches after the plan's first one: seven at most, and 8 million tokens of them."""
+    if not plan.prompts_per_step:
+        return []
+    found: list[Rows] = []
+    whole = replace(plan, prompts_per_step=0)
+    for groups in batches(rows, plan.prompts_per_step)[1:MOST_BATCHES]:
+        one = batch_rows(rows.take(np.flatnonzero(np.isin(rows.group, groups))), whole)
+        if sum(r.n_tokens for r in found) + one.n_tokens > _MOST_TOKENS:
+            break
+        found.append(one)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class OtherBatches:
+    """Batches that are counted and not measured."""
+
+    plan: TuningPlan
+    benches: tuple[Batch, ...]
+
+    @classmethod
+    def of(cls, plan: TuningPlan, others: Sequence[Rows]) -> OtherBatches:
+        return cls(plan, tuple(Batch(rows, PrefixOrder.of(rows)) for rows in others))
+
+    def __len__(self) -> int:
+        return len(self.benches)
+
+    @property
+    def total(self) -> int:
+        """All batches, the measured one among them."""
+        return 1 + len(self)
+
+    def measured_name(self, rows: Rows) -> str:
+        """The measured batch for people; nothing where it is the only one."""
+        if not self.benches:
+            return ""
+        return (
+            f"the first of {self.total} batches "
+            f"(groups {int(rows.group.min())} to {int(rows.group.max())})"
+        )
+
+    def note(self, rows: Rows) -> tuple[str, ...]:
+        """A sentence on what is measured and what is counted."""
+        if not self.benches:
+            return ()
+        return (
+            f"Steps are measured on {self.measured_name(rows)}; whether a cap fits, and the mean "
+            "and worst counts and predicted steps, are those of all of them.",
+        )
+
+    def counted(self, measured: Candidate) -> Candidate:
+        """``measured`` with mean and worst counts; refused where AReaL refuses any batch."""
+        if not self.benches or measured.refused:
+            return measured
+        cap = measured.max_tokens_per_mb
+        all_of_them = [measured, *(counted(bench, self.plan, cap) for bench in self.benches)]
+        for number, one in enumerate(all_of_them, 1):
+            if one.refused:
+                message = f"batch {number} of {self.total}: {one.message}"
+                return Candidate(cap, fits=False, refused=True, message=message)
+        paid = [one.padded_token_ratio or 0.0 for one in all_of_them]
+        ratios = [one.tree_token_ratio for one in all_of_them]
+        trees = [one.n_trees for one in all_of_them]
+        return replace(
+            measured,
+            mean_n_trees=float(np.mean(trees)),
+            worst_n_trees=max(trees),
+            mean_tree_token_ratio=float(np.mean(ratios)),
+            worst_tree_token_ratio=max(ratios),
+            mean_padded_token_ratio=float(np.mean(paid)),
+            worst_padded_token_ratio=max(paid),
+        )
+
+    def features(self, cap: int) -> tuple[Features, ...]:
+        """What the cost model reads, of each batch."""
+        from tuning.measure.shares import share_of
+
+        found = []
+        for bench in self.benches:
+            chain = bench.chain(batch_plan(self.plan, cap))
+            share = share_of(bench.rows, bench.order, chain, "tree", self.plan.packer)
+            found.append(share.features)
+        return tuple(found)
+
+
+def predicted(
+    candidate: Candidate, model: CostModel, measured: Features, others: Sequence[Features]
+) -> Candidate:
+    """``candidate`` with the mean and worst predicted step, where the model reaches all batches."""
+    all_of_them = [measured, *others]
+    if not others or any(model.outside(one) is not None for one in all_of_them):
+        return candidate
+    seconds = [model.predict(one).seconds for one in all_of_them]
+    return replace(
+        candidate, mean_predicted_s=float(np.mean(seconds)), worst_predicted_s=max(seconds)
+    )
+
+
+def judged(
+    candidate: Candidate,
+    measured: Features,
+    others: Sequence[Features],
+    gradient_bytes: int,
+    budget_bytes: int,
+) -> Candidate:
+    """``candidate`` as the batch that needs the most memory has it.
+
+    A measured batch whose updates are one micro-batch each never holds gradients beside
+    activations; one with more does, ``gradient_bytes`` of them at most.
+    """
+    if not others or candidate.memory_bytes is None or candidate.fits is False:
+        return candidate
+    grows = not _accumulates(measured) and any(map(_accumulates, others))
+    worst = candidate.memory_bytes + (gradient_bytes if grows else 0)
+    candidate = replace(candidate, worst_memory_bytes=worst)
+    if worst <= budget_bytes:
+        return candidate
+    return replace(
+        candidate,
+        fits=False,
+        step_s=None,
+        step_kind=None,
+        low_s=None,
+        high_s=None,
+        repeats=0,
+        tokens_per_s=None,
+        logp_s=None,
+        logp_low_s=None,
+        logp_high_s=None,
+        message=f"the worst batch needs {worst / 2**30:.2f} GiB",
+    )
+
+
+def _accumulates(features: Features) -> bool:
+    """Whether some update has more than one micro-batch."""
+    return features["micro_batches"] > features["steps"]
+
+
+def too_long(cap: int, longest_row: int) -> Candidate | None:
+    """The refusal of a cap below the longest row of all the data; None where it holds that row."""
+    if cap >= longest_row:
+        return None
+    message = str(RowTooLong(0, longest_row, cap))
+    return Candidate(cap, fits=False, refused=True, message=f"in another batch: {message}")

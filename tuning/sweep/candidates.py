@@ -1,0 +1,92 @@
+"""Which caps a sweep looks at, and what is counted of each before anything runs."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from packing.packers.areal import RowTooLong
+from tuning.plan.batch import Batch, aligned, batch_plan
+from tuning.plan.plan import TuningPlan
+from tuning.sweep.result import Candidate
+
+CANDIDATES = 12
+LEAST_CANDIDATES = 8
+_TRIED_EACH = 3
+
+
+def candidate_caps(
+    bench: Batch, plan: TuningPlan, longest_row: int = 0, most: int | None = None
+) -> list[int]:
+    """Multiples of the alignment from the longest row to one tree for all; ascending.
+
+    Caps are spread evenly on a logarithmic scale; around each the one that pays the fewest tokens
+    is taken, for between two counts of trees the smallest cap pays the least.
+    longest_row: of all the data, where the batch is a part of it
+    most:        the largest that fits into memory, where that is known
+    Raises RowTooLong or the like, in AReaL's words, where no cap can work.
+    """
+    if plan.caps:
+        return sorted(set(plan.caps))
+    step = plan.alignment
+    low = aligned(max(bench.smallest_cap, longest_row, 1), step)
+    high = max(aligned(_largest_tree(bench, plan, max(bench.trie.n_tokens, low)), step), low)
+    if most is not None:
+        high = max(min(high, most // step * step), low)
+    elif high - low < LEAST_CANDIDATES * step:
+        high = low + (LEAST_CANDIDATES - 1) * step
+    edges = np.geomspace(low, high + step, CANDIDATES + 1)
+    caps = {low, high}
+    for left, right in itertools.pairwise(edges):
+        tried = {aligned(int(x), step) for x in np.geomspace(left, right, _TRIED_EACH + 1)[:-1]}
+        inside = [cap for cap in tried if low <= cap <= high]
+        if inside:
+            caps.add(min(inside, key=lambda cap: (_paid(bench, plan, cap), cap)))
+    now = plan.max_tokens_per_mb
+    if low <= now <= high and now % step == 0:
+        caps.add(now)
+    for cap in range(low, high + 1, step):
+        if len(caps) >= LEAST_CANDIDATES:
+            break
+        caps.add(cap)
+    return sorted(caps)
+
+
+def counted(bench: Batch, plan: TuningPlan, cap: int) -> Candidate:
+    """Trees and ratios of one update of the model at a cap; refused where AReaL would stop."""
+    try:
+        chain = bench.chain(batch_plan(plan, cap))
+    except (RowTooLong, ValueError, RuntimeError) as error:
+        return Candidate(cap, fits=False, refused=True, message=str(error))
+    if plan.packer == "areal":
+        tokens, paid = chain.comparison.original_tokens, chain.comparison.tree
+        trees = sum(one.trees_per_rank for one in chain.ppo_update)
+        ratio = chain.summary()["ratio_ppo_update"]
+    else:
+        m = bench.metrics(cap, plan.packer)
+        tokens, paid, trees, ratio = (
+            m.original_tokens,
+            m.paid_tokens,
+            m.n_trees,
+            m.tree_token_ratio,
+        )
+    return Candidate(
+        cap,
+        n_trees=trees,
+        tree_token_ratio=ratio,
+        padded_token_ratio=paid / tokens if tokens else 1.0,
+        paid_tokens=paid,
+    )
+
+
+def _paid(bench: Batch, plan: TuningPlan, cap: int) -> int:
+    """Of AReaL's packing, which is quick; ours needs its candidates at much the same places."""
+    return bench.chain(batch_plan(plan, cap)).comparison.tree
+
+
+def _largest_tree(bench: Batch, plan: TuningPlan, cap: int) -> int:
+    """Tokens of the largest tree where the cap is no limit."""
+    chain = bench.chain(batch_plan(plan, cap))
+    trees = [one.tokens_per_tree for update in chain.ppo_update for one in update.ranks]
+    return max(int(t.max(initial=1)) for t in trees)

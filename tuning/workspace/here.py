@@ -1,0 +1,125 @@
+"""Taking a workspace in: what it carries becomes part of this machine, and nothing is replaced.
+
+Notable:
+- measured points go into the run history, a sweep among the ended jobs, rows into a file
+- the same workspace taken in twice adds nothing the second time
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from packing.rows import Rows
+from packing.sources.errors import SourceError
+from packing.sources.load import load, tokenizer_named
+from packing.sources.spec import SourceSpec
+from tuning.jobs.jobs import Jobs
+from tuning.jobs.store import Store
+from tuning.plan.batch import batch_rows
+from tuning.plan.plan import TuningPlan
+from tuning.sweep.result import question_of
+from tuning.workspace.rows import keep_rows
+from tuning.workspace.workspace import Workspace, WorkspaceError
+
+
+@dataclass(frozen=True)
+class Taken:
+    """plan: as it opens on this machine; new_points: those that its history lacked."""
+
+    plan: TuningPlan
+    new_points: int
+
+
+def take_in(workspace: Workspace, store: Store) -> Taken:
+    """Keep what a workspace carries.
+
+    Raises StoreError where the history cannot be written, WorkspaceError where the disk refuses.
+    """
+    new = keep_points(workspace, store)
+    try:
+        keep_sweep(workspace, Jobs(store=store))
+        return Taken(plan_here(workspace), new)
+    except OSError as error:
+        raise WorkspaceError(f"the workspace cannot be kept here: {error.strerror}.") from None
+
+
+def keep_points(workspace: Workspace, store: Store) -> int:
+    """Add the points to a history that lacks them; returns how many were new."""
+    runs = {one.run for one in workspace.points}
+    known = {run: [e.point for e in store.entries(run=run)] for run in runs}
+    new = [p for p in reversed(workspace.points) if p.point not in known[p.run]]
+    for one in new:
+        store.add(one.run, one.plan, one.point)
+    return len(new)
+
+
+def keep_sweep(workspace: Workspace, jobs: Jobs) -> bool:
+    """Add the sweep as a job that has ended; False where it is the newest of its question."""
+    sweep = workspace.sweep
+    if sweep is None or not workspace.fingerprint:
+        return False
+    question = question_of(workspace.plan)
+    newest = jobs.newest("sweep", data=workspace.fingerprint, question=question)
+    shown = newest.last("result") if newest else None
+    result = json.loads(json.dumps(sweep.to_json()))
+    if shown is not None and shown["result"] == result:
+        return False
+    created = datetime.now(UTC)
+    # Names sort by time, also those of two files opened within a second.
+    folder = jobs.folder / f"{created:%Y%m%d-%H%M%S-%f}"
+    folder.mkdir()
+    message = "from a workspace file" + ("" if sweep.finished else ", stopped before its end")
+    events = [{"type": "result", "result": result}, {"type": "done", "message": message}]
+    (folder / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in events))
+    job = {
+        "kind": "sweep",
+        "plan": workspace.plan.to_json(),
+        "arguments": {
+            "budget_s": 0.0,
+            "longest_row": sweep.longest_row,
+            "data": workspace.fingerprint,
+            "question": question,
+        },
+        "created_at": created.isoformat(timespec="seconds"),
+        "timeout_s": 0.0,
+        "store": str(jobs.store.path),
+    }
+    # Last, and whole: a folder is a job from the moment this is there.
+    (folder / "job.part").write_text(json.dumps(job))
+    (folder / "job.part").rename(folder / "job.json")
+    return True
+
+
+def plan_here(workspace: Workspace) -> TuningPlan:
+    """The plan as it opens on this machine: rows that came along are kept as a file.
+
+    A bundled sample that has the same rows here stays the sample. Without rows it is the plan
+    itself, whose source must be at hand.
+    """
+    rows, plan = workspace.rows, workspace.plan
+    if rows is None or _has_sample(plan, rows):
+        return plan
+    path = keep_rows(rows, workspace.tags)
+    name = workspace.provenance.tokenizer if workspace.provenance else None
+    source = SourceSpec("file", str(path), tokenizer=name if _loads(name) else None)
+    return replace(plan, source=source)
+
+
+def _has_sample(plan: TuningPlan, rows: Rows) -> bool:
+    if plan.source.kind != "sample":
+        return False
+    try:
+        own = batch_rows(load(plan.source).rows, plan)
+    except SourceError:
+        return False
+    return own.fingerprint == rows.fingerprint
+
+
+def _loads(tokenizer: str | None) -> bool:
+    """Whether rows can be read as text here; without a tokenizer they open as token ids."""
+    try:
+        return tokenizer is not None and bool(tokenizer_named(tokenizer))
+    except SourceError:
+        return False
