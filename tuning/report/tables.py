@@ -203,7 +203,7 @@ def breaks_table(workspace: Workspace) -> Table:
                 b.tree_tokens_to,
                 b.paid_tokens,
                 b.paid_tokens_to,
-            )  # fmt: skip
+            )
         )
         for b in found
     ]
