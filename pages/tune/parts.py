@@ -87,11 +87,7 @@ def draw_result(job: JobView) -> None:
             "worst predicted, s": st.column_config.NumberColumn(format="%.3f"),
             "worst paid ÷ original": st.column_config.NumberColumn(format="%.3f"),
             "predicted, s": st.column_config.NumberColumn(format="%.3f"),
-            "tree_token_ratio": st.column_config.NumberColumn(
-                format="%.3f",
-                help="Of one update: rows dealt to ranks and minibatches in AReaL's order. The "
-                "strip on top packs the batch in the order of the data, so the two may differ.",
-            ),
+            "tree_token_ratio": st.column_config.NumberColumn(format="%.3f"),
             "paid ÷ original": st.column_config.NumberColumn(format="%.3f"),
             "memory, GiB": st.column_config.NumberColumn(format="%.2f"),
             "original tokens/s": st.column_config.NumberColumn(format="localized"),
@@ -116,7 +112,9 @@ def _line(name: str, one: Candidate, several: bool) -> dict[str, object]:
         "trees": one.n_trees if name == "tree" else None,
         "tree_token_ratio": one.tree_token_ratio if name == "tree" else None,
         "paid ÷ original": one.padded_token_ratio,
-        "fits": {True: "yes", False: "no", None: "not known"}[one.fits],
+        "fits": "refused"
+        if one.refused
+        else {True: "yes", False: "no", None: "not known"}[one.fits],
         "step, s": one.step_s,
         "kind": one.step_kind or "",
         "repeats": one.repeats or None,

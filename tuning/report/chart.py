@@ -167,7 +167,7 @@ def _paid(plot: _Plot, points: Sequence[Candidate]) -> list[str]:
     paid = [p for p in points if p.padded_token_ratio]
     held = [p for p in points if p.n_trees]
     curve = [(plot.x(p.max_tokens_per_mb), plot.y(p.padded_token_ratio or 0)) for p in paid]
-    inner = [(plot.x(p.max_tokens_per_mb), plot.y(p.tree_token_ratio)) for p in held]
+    inner = [(plot.x(p.max_tokens_per_mb), plot.y(p.tree_token_ratio or 0.0)) for p in held]
     body = [svg.path(curve, "blue line"), svg.path(inner, "green line")]
     if curve:
         body.append(svg.text(_RIGHT + 8, curve[-1][1] - 2, "paid", "blue"))

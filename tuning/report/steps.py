@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuning.jobs.points import Point
+from tuning.jobs.points import Point, answers
 from tuning.plan.plan import Layout
 from tuning.sweep.result import Candidate, timed
-from tuning.workspace.workspace import Workspace, answers
+from tuning.workspace.workspace import Workspace
 
 MODES: tuple[Layout, ...] = ("padded", "flat", "tree")
 

@@ -135,7 +135,7 @@ def _candidate_row(one: Candidate) -> tuple[Cell, ...]:
         remark = f"does not fit{': ' + one.message if one.message else ''}"
     elif one.known_from:
         remark = f"from the history, {one.known_from}"
-    counted = one.n_trees > 0
+    counted = bool(one.n_trees)
     return (
         Cell(one.max_tokens_per_mb),
         Cell(one.n_trees or None, "exact" if counted else ""),

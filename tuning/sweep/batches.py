@@ -94,8 +94,8 @@ class OtherBatches:
                 message = f"batch {number} of {self.total}: {one.message}"
                 return Candidate(cap, fits=False, refused=True, message=message)
         paid = [one.padded_token_ratio or 0.0 for one in all_of_them]
-        ratios = [one.tree_token_ratio for one in all_of_them]
-        trees = [one.n_trees for one in all_of_them]
+        ratios = [one.tree_token_ratio or 0.0 for one in all_of_them]
+        trees = [one.n_trees or 0 for one in all_of_them]
         return replace(
             measured,
             mean_n_trees=float(np.mean(trees)),

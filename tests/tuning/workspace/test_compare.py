@@ -265,7 +265,7 @@ def test_the_command_takes_links_runs_and_files(
     assert compared["lines"][0]["name"] == STEP, "rows that are not these are not counted"
     assert ask(str(carried), "a")["a"] == str(carried)
     for words, sentence in (
-        (("a", "x"), "no run is called 'x'; the newest are b, a"),
+        (("a", "x"), "no run of the history called 'x'; the newest are b, a"),
         (("?cap=x", "a"), "cap='x' was not used"),
     ):
         done = CliRunner().invoke(app, ["compare", *words])
