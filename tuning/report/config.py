@@ -1,7 +1,5 @@
 """The report's config, and what the doctor says of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from packing.prefixes import PrefixOrder
@@ -9,6 +7,7 @@ from tuning.doctor.doctor import ConfigError, check
 from tuning.export.evidence import evidence_of
 from tuning.export.export import Evidence, ExportError, render
 from tuning.plan.batch import Batch
+from tuning.plan.numbers import number
 from tuning.report.escape import esc
 from tuning.report.markup import bullets, code, paragraph, section
 from tuning.workspace.workspace import Workspace
@@ -19,8 +18,8 @@ def config_section(workspace: Workspace) -> tuple[str, str]:
     plan, pick = workspace.plan, workspace.sweep.pick if workspace.sweep else None
     if pick is not None and pick.mode != "tree":
         text = (
-            "Leave enable_tree_training off. "
-            f"max_tokens_per_mb {pick.max_tokens_per_mb:,} is what {pick.mode} rows were timed at."
+            "Leave enable_tree_training off. max_tokens_per_mb "
+            f"{number(pick.max_tokens_per_mb)} is what {pick.mode} rows were timed at."
         )
         return section("Config", paragraph(text)), ""
     rests_on = _evidence(workspace)

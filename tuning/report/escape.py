@@ -1,7 +1,5 @@
 """The one place where text becomes markup."""
 
-from __future__ import annotations
-
 import html
 import re
 

@@ -1,7 +1,5 @@
 """The report's figures and tables as files: SVG, PNG and CSV, in a folder or a zip."""
 
-from __future__ import annotations
-
 import csv
 import io
 import zipfile
@@ -9,7 +7,7 @@ from pathlib import Path
 
 from tuning.plan.commands import rows_argument
 from tuning.report import sections
-from tuning.report.svg import standalone
+from tuning.report.figures.svg_figure import standalone
 from tuning.report.tables import Table, tables_of
 from tuning.workspace.workspace import Workspace
 

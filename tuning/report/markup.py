@@ -1,7 +1,5 @@
 """HTML of text, figures and tables; everything that comes in as text goes out escaped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from tuning.report.escape import esc

@@ -1,14 +1,15 @@
 """What each section of the report says, in the order in which a team asks."""
 
-from __future__ import annotations
-
 from tuning.plan.commands import command_line, rows_argument
+from tuning.plan.numbers import gib, many, moment, number, percent, seconds
 from tuning.report import tables
-from tuning.report.chart import sweep_svg
+from tuning.report.figures.before_after import before_after_chart
+from tuning.report.figures.svg_figure import svg_figure
+from tuning.report.figures.sweep import sweep_chart
 from tuning.report.markup import bullets, code, paragraph, section, strip, table
-from tuning.report.picture import before_after_svg
-from tuning.report.steps import MODES, candidates, seconds, step_of
+from tuning.report.steps import MODES, candidates, step_of
 from tuning.report.tables import Cell
+from tuning.sweep.result import SweepResult
 from tuning.workspace.workspace import Workspace
 
 _TAGS = {
@@ -47,8 +48,8 @@ def question(workspace: Workspace) -> str:
     where = f" on {machine}" if machine else ""
     batch = (
         f"{plan.prompts_per_step or 'all'} prompts × {plan.samples_per_prompt or 'all'} samples, "
-        f"{plan.dp_size} data-parallel rank{'s' if plan.dp_size > 1 else ''}, "
-        f"{plan.ppo_n_minibatches} PPO minibatch{'es' if plan.ppo_n_minibatches > 1 else ''}"
+        f"{many(plan.dp_size, 'data-parallel rank')}, "
+        + many(plan.ppo_n_minibatches, "PPO minibatch", "PPO minibatches")
     )
     return section(
         "The question",
@@ -75,7 +76,7 @@ def verdict(workspace: Workspace) -> str:
     if sweep is None:
         return paragraph(
             "No sweep was run, so nothing is picked: the figures are those of max_tokens_per_mb "
-            f"{workspace.plan.max_tokens_per_mb:,}.",
+            f"{number(workspace.plan.max_tokens_per_mb)}.",
             "verdict against",
         )
     if pick is None:
@@ -85,7 +86,7 @@ def verdict(workspace: Workspace) -> str:
     cap = workspace.plan.max_tokens_per_mb
     other = (
         f"The sweep's pick is not what the plan has: counted figures and the config below are of "
-        f"max_tokens_per_mb {cap:,}."
+        f"max_tokens_per_mb {number(cap)}."
         if cap != pick.max_tokens_per_mb
         else ""
     )
@@ -103,8 +104,8 @@ def the_pick(workspace: Workspace) -> str:
         parts.append(paragraph(_how_sure(workspace)))
     parts.append(sweep_figure(workspace))
     if parts[-1]:
-        note = "Filled dots are measured, hollow ones estimated"
-        note += "; the band is the cost model's own error." if sweep else "."
+        note = "Filled dots are measured, hollow ones estimated, each with its spread; lines join "
+        note += "only caps between which the trees stay as many."
         parts.append(paragraph(note, "sub"))
     parts.append(table(tables.candidates_table(workspace)))
     if sweep is not None:
@@ -116,10 +117,10 @@ def the_pick(workspace: Workspace) -> str:
 
 def sweep_figure(workspace: Workspace) -> str:
     """The main chart as SVG; nothing where no cap is known."""
-    curve, sweep = candidates(workspace), workspace.sweep
-    if sweep is None:
-        return sweep_svg(curve, {}, None)
-    return sweep_svg(curve, sweep.baselines, sweep.pick, sweep.longest_row, sweep.budget_bytes)
+    curve, plan = candidates(workspace), workspace.plan
+    without = SweepResult(curve, {}, None, None, plan.model, "", 0, 0)
+    chart = sweep_chart(workspace.sweep or without, plan.packer, plan.max_tokens_per_mb)
+    return svg_figure(chart) if chart else ""
 
 
 def _how_sure(workspace: Workspace) -> str:
@@ -127,11 +128,11 @@ def _how_sure(workspace: Workspace) -> str:
     points = workspace.sweep.points
     measured = sum(p.step_kind == "measured" for p in points)
     error = workspace.sweep.holdout_error
-    text = f"{measured} of {len(points)} candidates were timed as whole steps."
+    text = f"{measured} of {many(len(points), 'candidate')} were timed as whole steps."
     if error is not None:
         text += (
             " The others are estimated by the cost model; on measured points left out of its fit "
-            f"its median error is {error:.1%}."
+            f"its median error is {percent(error)}."
         )
     elif measured < len(points):
         text += " The cost model's error is not known: too few steps were measured."
@@ -171,7 +172,7 @@ def before_after_figure(workspace: Workspace) -> str:
         return ""
     cap = batch.max_tokens_per_mb
     steps = {m: one.text(cap) for m in MODES if (one := step_of(workspace, m)) is not None}
-    return before_after_svg(batch.picture, steps)
+    return svg_figure(before_after_chart(batch.picture, steps))
 
 
 def memory(workspace: Workspace) -> str:
@@ -179,18 +180,18 @@ def memory(workspace: Workspace) -> str:
     if sweep is None:
         return ""
     known = [p for p in sweep.points if p.memory_bytes]
-    budget = f"{sweep.budget_bytes / 2**30:.2f} GiB" if sweep.budget_bytes else "not known"
+    budget = gib(sweep.budget_bytes) if sweep.budget_bytes else "not known"
     parts = [f"A step may use: {budget}."]
     if known:
         low, high = (f(known, key=lambda p: p.memory_bytes or 0) for f in (min, max))
         parts += [
-            f"max_tokens_per_mb {p.max_tokens_per_mb:,} needs {(p.memory_bytes or 0) / 2**30:.2f} "
-            f"GiB ({p.memory_kind})."
+            f"max_tokens_per_mb {number(p.max_tokens_per_mb)} needs {gib(p.memory_bytes)} "
+            f"({p.memory_kind})."
             for p in ([low, high] if low is not high else [low])
         ]
     refused = [p.max_tokens_per_mb for p in sweep.points if p.fits is False and not p.refused]
     if refused:
-        parts.append(f"Does not fit: {', '.join(f'{cap:,}' for cap in refused)}.")
+        parts.append(f"Does not fit: {', '.join(map(number, refused))}.")
     note = paragraph(f"Memory is {sweep.memory_note}.") if sweep.memory_note else ""
     return section("Memory", bullets(parts), note)
 
@@ -214,7 +215,7 @@ def evidence(workspace: Workspace) -> str:
         "Evidence",
         "" if made.rows else paragraph("No step was measured for these rows."),
         table(made),
-        paragraph(f"Counted figures: {workspace.made_at}, {counted}.") if counted else "",
+        paragraph(f"Counted figures: {moment(workspace.made_at)}, {counted}.") if counted else "",
     )
 
 

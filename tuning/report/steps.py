@@ -1,10 +1,9 @@
 """A step's time in each mode, from a workspace's sweep or its points."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tuning.jobs.points import Point
+from tuning.plan.numbers import number, seconds
 from tuning.plan.plan import Layout
 from tuning.sweep.result import Candidate, timed
 from tuning.workspace.workspace import Workspace, answers
@@ -24,15 +23,8 @@ class ReportStep:
 
     def text(self, at_cap: int) -> str:
         """``1.82 s measured``, and at which cap where that is not ``at_cap``."""
-        where = "" if self.cap == at_cap else f" at {self.cap:,}"
+        where = "" if self.cap == at_cap else f" at {number(self.cap)}"
         return f"{seconds(self.seconds)} {self.kind}{where}"
-
-
-def seconds(value: float) -> str:
-    """Three significant figures, in milliseconds below a tenth of a second."""
-    if value < 0.1:
-        return f"{value * 1000:.3g} ms"
-    return f"{value:,.2f} s" if value < 100 else f"{value:,.0f} s"
 
 
 def candidates(workspace: Workspace) -> tuple[Candidate, ...]:

@@ -1,12 +1,11 @@
 """The report's tables as plain values: the page shows them, and each can be a CSV file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuning.jobs.points import Point
 from tuning.plan.commands import rows_argument
+from tuning.plan.numbers import gib, moment, number, rounded
 from tuning.report.steps import MODES, candidates, step_of
 from tuning.sweep.result import Candidate
 from tuning.workspace.workspace import Workspace
@@ -25,11 +24,11 @@ class Cell:
 
     @property
     def text(self) -> str:
-        if self.value is None:
-            return "–"
         if isinstance(self.value, str):
             return self.value
-        return format(self.value, self.form or (",d" if isinstance(self.value, int) else ",.4g"))
+        if self.form or isinstance(self.value, int):
+            return number(self.value, self.form or ",d")
+        return rounded(self.value, 4)
 
 
 @dataclass(frozen=True)
@@ -141,9 +140,9 @@ def _candidate_row(one: Candidate) -> tuple[Cell, ...]:
         Cell(one.n_trees or None, "exact" if counted else ""),
         Cell(one.tree_token_ratio if counted else None, "exact" if counted else "", ".4f"),
         Cell(one.padded_token_ratio, "exact" if one.padded_token_ratio else "", ".4f"),
-        Cell(one.step_s, kind, ",.4g"),
-        Cell(one.low_s, "" if one.low_s is None else kind, ",.4g"),
-        Cell(one.high_s, "" if one.high_s is None else kind, ",.4g"),
+        Cell(one.step_s, kind),
+        Cell(one.low_s, "" if one.low_s is None else kind),
+        Cell(one.high_s, "" if one.high_s is None else kind),
         Cell(one.tokens_per_s, kind if one.tokens_per_s else "", ",.0f"),
         Cell(_gib(one.memory_bytes), one.memory_kind or "", ",.2f"),
         Cell(remark),
@@ -179,7 +178,7 @@ def modes_table(workspace: Workspace) -> Table:
         if step and flat:
             times = flat.seconds / step.seconds
             kind = "measured" if step.kind == flat.kind == "measured" else "estimated"
-        seconds = Cell(step.seconds, step.kind, ",.4g") if step else Cell("not measured")
+        seconds = Cell(step.seconds, step.kind) if step else Cell("not measured")
         rows.append((Cell(_NAMES[mode]), *counted, seconds, Cell(times, kind, ".2f")))
     return Table("before_and_after", columns, tuple(rows))
 
@@ -213,20 +212,20 @@ def evidence_table(workspace: Workspace) -> Table:
 def _point_row(point: Point) -> tuple[Cell, ...]:
     kind = point.outcome if point.step_s else ""
     remarks = [*([point.message] if point.message else []), *point.notes]
-    remarks += [f"{name} {_gib(size):,.2f} GiB" for name, size in point.memory_parts.items()]
+    remarks += [f"{name} {gib(size)}" for name, size in point.memory_parts.items()]
     spread: Sequence[float | None] = (point.p20_s, point.p80_s)
     return (
         Cell(point.question.mode),
         Cell(point.question.max_tokens_per_mb),
         Cell(point.outcome),
-        Cell(point.step_s, kind, ",.4g"),
-        *(Cell(value, "" if value is None else kind, ",.4g") for value in spread),
+        Cell(point.step_s, kind),
+        *(Cell(value, "" if value is None else kind) for value in spread),
         Cell(point.repeats or None),
         Cell(_gib(point.memory_bytes), "measured" if point.memory_bytes else "", ",.2f"),
         Cell(point.memory_kind),
         Cell(point.question.machine),
         Cell(", ".join(f"{name} {version}" for name, version in point.versions.items())),
-        Cell(point.measured_at.replace("T", " ").replace("+00:00", " UTC")),
+        Cell(moment(point.measured_at, "%Y-%m-%d %H:%M:%S")),
         Cell("; ".join(remarks)),
     )
 

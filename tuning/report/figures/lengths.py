@@ -1,7 +1,5 @@
 """How long rows are, and which are over the cap."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go

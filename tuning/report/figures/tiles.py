@@ -1,7 +1,5 @@
 """The tiles of a tree's mask as a picture: what attention skips, masks, and runs through."""
 
-from __future__ import annotations
-
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 

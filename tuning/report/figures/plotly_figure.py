@@ -1,0 +1,136 @@
+"""A chart as plotly's figure, for a page: the same marks, with a hover label and a legend."""
+
+import math
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from tuning.report.figures.chart import Chart, Panel, Region, Series
+from tuning.report.figures.style import COLOR, escaped, styled
+
+_GAP = 32  # pixels between panels
+_NAME_WIDTH = 60
+_SYMBOLS = {
+    "small": ("circle", 5),
+    "small-hollow": ("circle-open", 5),
+    "small-square": ("square", 5),
+    "full": ("circle", 10),
+    "hollow": ("circle-open", 9),
+    "square": ("square", 9),
+    "square-hollow": ("square-open", 9),
+    "ring": ("circle-open", 17),
+}
+
+
+def plotly_figure(chart: Chart) -> go.Figure:
+    """The panels of a chart over one axis of caps; it must have one."""
+    assert chart.caps is not None
+    heights = [panel.height for panel in chart.panels]
+    inside = sum(heights) + _GAP * (len(heights) - 1)
+    figure = make_subplots(
+        rows=len(heights),
+        cols=1,
+        shared_xaxes=True,
+        row_heights=heights,
+        vertical_spacing=_GAP / inside if len(heights) > 1 else 0,
+    )
+    for row, panel in enumerate(chart.panels, 1):
+        for trace in (
+            *_regions(chart, panel),
+            *_uprights(chart, panel),
+            *map(_trace, panel.series),
+        ):
+            trace.showlegend = bool(trace.name) and (row == 1 or trace.fill is None)
+            figure.add_trace(trace, row, 1)
+        ends = [panel.low, panel.high]
+        figure.update_yaxes(
+            title=panel.title,
+            type="log" if panel.low > 0 else "linear",
+            range=[math.log10(end) for end in ends] if panel.low > 0 else ends,
+            tickvals=list(panel.ticks),
+            ticktext=list(panel.ticks.values()),
+            row=row,
+        )
+    figure.update_xaxes(
+        type="log",
+        range=[math.log10(cap) for cap in chart.caps],
+        tickvals=list(chart.cap_ticks),
+        ticktext=list(chart.cap_ticks.values()),
+    )
+    figure.update_xaxes(title="max_tokens_per_mb", row=len(heights))
+    styled(figure, int(inside) + 140)
+    figure.update_layout(legend_y=1 + 26 / inside, margin_t=50)
+    return figure
+
+
+def _trace(series: Series) -> go.Scatter:
+    color, points = COLOR[series.color], series.points
+    look: dict[str, Any] = {}
+    if series.line:
+        look["line"] = {"color": color, "dash": series.line, "width": series.width}
+    if series.dots:
+        symbol, size = _SYMBOLS[series.dots]
+        look["marker"] = {"color": color, "symbol": symbol, "size": size}
+        look["marker"]["line"] = {"width": 1.6, "color": color}
+    if any(point.low is not None for point in points):
+        look["error_y"] = {
+            "array": [(p.high or 0) - (p.y or 0) if p.high else 0 for p in points],
+            "arrayminus": [(p.y or 0) - p.low if p.low else 0 for p in points],
+            "color": color,
+            "thickness": 1.4,
+            "width": 0,
+        }
+    said = any(point.said for point in points)
+    return go.Scatter(
+        x=[p.x for p in points],
+        y=[p.y for p in points],
+        name=escaped(series.name, _NAME_WIDTH),
+        mode="lines" if series.line else "markers+text",
+        text=[p.label for p in points] if series.dots else None,
+        textposition="top right",
+        hovertext=[escaped(p.said, 200) for p in points] if said else None,
+        hoverinfo="text" if said else "skip",
+        connectgaps=False,
+        cliponaxis=False,
+        **look,
+    )
+
+
+def _regions(chart: Chart, panel: Panel) -> list[go.Scatter]:
+    return [_region(region, panel) for region in chart.regions]
+
+
+def _region(region: Region, panel: Panel) -> go.Scatter:
+    """A filled trace: plotly hatches no shapes, and puts them wrong on a logarithmic axis."""
+    color = COLOR[region.color]
+    hatch = {"shape": "/", "fgcolor": color, "bgcolor": "rgba(0,0,0,0)", "size": 8}
+    look = {"fillpattern": hatch} if region.hatched else {"fillcolor": color}
+    return go.Scatter(
+        x=[region.left, region.right, region.right, region.left],
+        y=[panel.low, panel.low, panel.high, panel.high],
+        name=region.name,
+        fill="toself",
+        mode="none",
+        opacity=0.55 if region.hatched else 0.14,
+        hoverinfo="skip",
+        legendrank=2000,
+        **look,
+    )
+
+
+def _uprights(chart: Chart, panel: Panel) -> list[go.Scatter]:
+    return [
+        go.Scatter(
+            x=[cap, cap],
+            y=[panel.low, panel.high],
+            name="",
+            mode="lines+text",
+            text=["", words if panel is chart.panels[0] else ""],
+            textposition="top center",
+            line={"color": COLOR[color], "width": 1.5},
+            hoverinfo="skip",
+            cliponaxis=False,
+        )
+        for cap, words, color in chart.uprights
+    ]
