@@ -40,9 +40,8 @@ export default function (component) {
     drawAxes(g, theme);
     for (const s of data.series) {
       g.strokeStyle = g.fillStyle = s.colors[dark];
-      drawLine(g, s.dash, s.tree_line, 1);
-      drawLine(g, s.dash, s.paid_line, 2);
-      s.caps.forEach((cap, i) => dot(g, x(cap), y(s.paid[i]), 1.6).fill());
+      drawLine(g, s);
+      s.caps.forEach((cap, i) => dot(g, x(cap), y(s.values[i]), s.width - 0.3).fill());
     }
     drawNow(g, theme);
     root.dataset.cap = data.cap;
@@ -74,12 +73,12 @@ export default function (component) {
     g.restore();
   }
 
-  function drawLine(g, dash, points, thickness) {
-    g.lineWidth = thickness;
-    g.setLineDash(DASHES[dash]);
+  function drawLine(g, s) {
+    g.lineWidth = s.width;
+    g.setLineDash(DASHES[s.dash]);
     g.beginPath();
     let down = false;
-    for (const [cap, value] of points) {
+    for (const [cap, value] of s.line) {
       if (value !== null) g[down ? "lineTo" : "moveTo"](x(cap), y(value));
       down = value !== null;
     }
@@ -98,8 +97,8 @@ export default function (component) {
     g.fillStyle = theme.text;
     g.fillText(`now ${counted(data.cap)}`, at + side, TOP - 8);
     const here = data.series
-      .map((s) => ({ s, value: s.paid[s.caps.indexOf(data.cap)] }))
-      .filter((one) => one.value !== undefined)
+      .map((s) => ({ s, value: s.values[s.caps.indexOf(data.cap)] }))
+      .filter(({ s, value }) => s.trees[0] && value !== undefined) // what trees pay
       .sort((a, b) => b.value - a.value);
     let above = TOP;
     for (const { s, value } of here) {
@@ -121,10 +120,8 @@ export default function (component) {
   canvas.onmousemove = (event) => {
     const cap = capAt(event.offsetX);
     const lines = data.series.map((s) => {
-      const i = nearest(s.caps, cap);
-      const trees = s.trees[i] ? ` · ${many(s.trees[i], "tree")}` : "";
-      const tree = s.tree ? ` · tree_token_ratio ${s.tree[i].toFixed(3)}` : "";
-      return `${s.name}: ${s.paid[i].toFixed(3)} paid${tree}${trees} (at ${counted(s.caps[i])})`;
+      const i = nearest(s.caps, cap), trees = s.trees[i] ? ` · ${many(s.trees[i], "tree")}` : "";
+      return `${s.name} ${s.values[i].toFixed(3)}${trees} (at ${counted(s.caps[i])})`;
     });
     const words = [`${counted(cap)}: click to choose it`, ...lines].join("\n");
     showTip(tip, words, event.offsetX, Math.min(event.offsetY, HEIGHT / 2), width);
@@ -164,16 +161,12 @@ function drawLegend(legend, series, dark) {
   const sign = series.map((s) => s.name + s.colors[dark]).join();
   if (legend.dataset.sign === sign) return;
   legend.dataset.sign = sign;
-  const entry = (s, thickness, words) => {
+  legend.replaceChildren(...series.map((s) => {
     const span = document.createElement("span");
     span.innerHTML =
       `<svg viewBox="0 0 30 10"><line x1="0" y1="5" x2="30" y2="5" stroke="${s.colors[dark]}" `
-      + `stroke-width="${thickness}" stroke-dasharray="${DASHES[s.dash].join(" ")}"/></svg>`;
-    span.append(words);
+      + `stroke-width="${s.width}" stroke-dasharray="${DASHES[s.dash].join(" ")}"/></svg>`;
+    span.append(s.name);
     return span;
-  };
-  legend.replaceChildren(
-    ...series.map((s) => entry(s, 2.5, `${s.name}: paid`)),
-    ...series.filter((s) => s.tree).map((s) => entry(s, 1, `${s.name}: tree_token_ratio`)),
-  );
+  }));
 }

@@ -3,7 +3,7 @@
 Notable:
 - drawn by a component of our own: a move of the slider moves one line of it, where a plotly figure
   would be drawn anew, which takes longer than packing
-- a curve is drawn only where it is known (``true_path``); the point of the cap now has its number
+- a curve is drawn only where it is known (``true_path``); the points of the cap now have numbers
 - the same figures are a table below it
 """
 
@@ -54,11 +54,11 @@ def cap_chart(
 ) -> None:
     """Draw tokens over original tokens at each counted cap; a click sets the plan's cap.
 
-    curves:          points by packer ("areal", "prefix-aware", "flat"), by ascending cap; what is
-                     paid is joined between neighbours that run equally many trees (``paid_tokens``
-                     of so many caps), everything else between neighbours ``step`` apart
+    curves:          points by packer ("areal", "prefix-aware"), by ascending cap; what is paid is
+                     joined between neighbours that run equally many trees, all else only between
+                     neighbours ``step`` apart
     original_tokens: of the batch
-    cap:             of now: marked, and numbered on each curve that has it
+    cap:             of now: marked, and numbered on each curve that was counted there
     low, high, step: the caps that can be chosen; the axis holds these and all points
     """
 
@@ -67,18 +67,46 @@ def cap_chart(
         if isinstance(value, int) and low <= value <= high:
             state.update(max_tokens_per_mb=value)
 
-    series = [
-        _series(packer, points, max(original_tokens, 1), step)
-        for packer, points in curves.items()
-        if points
-    ]
-    known = [at for one in series for at in one["caps"]]
-    ends = min([low, *known]), max([high, *known])
-    values = [value for one in series for value in (*one["paid"], *(one["tree"] or ()))]
-    least, most = min([1.0, *values]), max([1.0, *values])
+    def series(
+        packer: str, name: str, width: float, counted: Mapping[int, int], run: Mapping[int, int]
+    ) -> dict[str, Any]:
+        color, dash, way = SERIES[packer]
+        points = [
+            Point(at, round(tokens / max(original_tokens, 1), 5))
+            for at, tokens in sorted(counted.items())
+        ]
+        keys = [run.get(int(point.x), point.y) for point in points]
+        line = true_path(points, keys, step, rising=bool(run))
+        return {
+            "name": f"{way}: {name}",
+            "colors": PALETTE[color],
+            "dash": dash,
+            "width": width,
+            "caps": [point.x for point in points],
+            "values": [point.y for point in points],
+            "trees": [run.get(int(point.x), 0) for point in points],
+            "line": [(round(point.x), point.y) for point in line],
+        }
+
+    drawn: list[dict[str, Any]] = []
+    flat: dict[int, int] = {}
+    for packer, points in curves.items():
+        by_cap = {point.max_tokens_per_mb: point for point in points}
+        run = {at: point.n_run for at, point in by_cap.items()}
+        paid = {at: point.paid_tokens for at, point in by_cap.items()}
+        tree = {at: point.tree_tokens for at, point in by_cap.items()}
+        flat |= {at: point.flat for at, point in by_cap.items() if point.flat is not None}
+        drawn += [
+            series(packer, "paid", 2, paid, run),
+            series(packer, "tree_token_ratio", 1, tree, {}),
+        ]
+    drawn = [series("flat", "paid", 2, flat, {}), *drawn]
+    values = [1.0, *(value for one in drawn for value in one["values"])]
+    known = [low, high, *(at for one in drawn for at in one["caps"])]
+    ends = min(known), max(known)
     # Values far apart need a logarithmic axis to be told apart.
-    wide = 0 < least < most / _WIDE
-    axis = Panel("", 0, 1.1 * most, low=least / 1.1 if wide else 0.0)
+    wide = 0 < min(values) < max(values) / _WIDE
+    axis = Panel("", 0, 1.1 * max(values), low=min(values) / 1.1 if wide else 0.0)
     _component(
         key=_KEY,
         data={
@@ -92,43 +120,9 @@ def cap_chart(
             "top": axis.high,
             "ticks": list(axis.ticks.items()),
             "red": PALETTE["red"],
-            "series": series,
+            "series": [one for one in drawn if one["caps"]],
             "label": "Paid tokens and tree tokens divided by original tokens, for each "
             "max_tokens_per_mb. The slider above chooses one; the table below has the figures.",
         },
         on_picked_change=picked,
     )
-
-
-def _series(
-    packer: str, points: Sequence[CurvePoint], original_tokens: int, step: int
-) -> dict[str, Any]:
-    """Counted points by column, and the lines through them as x, y (null where a line breaks)."""
-    color, dash, name = SERIES[packer]
-    flat = packer == "flat"
-    caps = [p.max_tokens_per_mb for p in points]
-    paid = [_share(p.paid_tokens, original_tokens) for p in points]
-    tree = [_share(p.tree_tokens, original_tokens) for p in points]
-    run = [p.paid_tokens // p.max_tokens_per_mb for p in points]  # trees, dummies too
-
-    def line(
-        values: Sequence[float], keys: Sequence[float], rising: bool = False
-    ) -> list[tuple[float, float | None]]:
-        counted = [Point(cap, value) for cap, value in zip(caps, values, strict=True)]
-        return [(round(p.x), p.y) for p in true_path(counted, keys, step, rising)]
-
-    return {
-        "name": name,
-        "colors": PALETTE[color],
-        "dash": dash,
-        "caps": caps,
-        "trees": [p.n_trees for p in points],
-        "paid": paid,
-        "tree": None if flat else tree,
-        "paid_line": line(paid, paid) if flat else line(paid, run, rising=True),
-        "tree_line": [] if flat else line(tree, tree),
-    }
-
-
-def _share(tokens: int, original_tokens: int) -> float:
-    return round(tokens / original_tokens, 5)

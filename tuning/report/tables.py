@@ -186,17 +186,14 @@ def modes_table(workspace: Workspace) -> Table:
 def breaks_table(workspace: Workspace) -> Table:
     columns = (
         "after tokens", "places", "rows", "prompt groups", "tokens lost in one trie",
-        "tree_token_ratio", "without the break",
+        "tokens in trees", "without the break", "paid tokens", "paid without the break",
+    )  # fmt: skip
+    fields = (
+        "position", "places", "rows", "groups", "tokens_saved", "tree_tokens", "tree_tokens_to",
+        "paid_tokens", "paid_tokens_to",
     )  # fmt: skip
     found = workspace.batch.breaks if workspace.batch else ()
-    rows = [
-        (
-            *(Cell(v, "exact") for v in (b.position, b.places, b.rows, b.groups, b.tokens_saved)),
-            Cell(b.ratio_from, "exact", ".4f"),
-            Cell(b.ratio_to, "exact", ".4f"),
-        )
-        for b in found
-    ]
+    rows = [tuple(Cell(getattr(place, name), "exact") for name in fields) for place in found]
     return Table("breaks", columns, tuple(rows))
 
 
