@@ -7,8 +7,6 @@ Notable:
 - the same figures are a table below it
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -7,7 +7,7 @@ from tuning.report.figures.before_after import before_after_chart
 from tuning.report.figures.svg_figure import svg_figure
 from tuning.report.figures.sweep import sweep_chart
 from tuning.report.markup import bullets, code, paragraph, section, strip, table
-from tuning.report.steps import MODES, candidates, step_of
+from tuning.report.steps import MODES, candidates, speedup, step_of, step_text
 from tuning.report.tables import Cell
 from tuning.sweep.result import SweepResult
 from tuning.workspace.workspace import Workspace
@@ -35,10 +35,10 @@ def key_figures(workspace: Workspace) -> str:
             ("paid ratio", Cell(tree.tokens / total, "exact", ".4f")),
         ]
     step, flat = step_of(workspace, "tree"), step_of(workspace, "flat")
-    items.append(("step", Cell(seconds(step.seconds), step.kind) if step else Cell("not measured")))
+    known = Cell(seconds(step.step_s), step.step_kind or "") if step else Cell("not measured")
+    items.append(("step", known))
     if step and flat:
-        both = "measured" if step.kind == flat.kind == "measured" else "estimated"
-        items.append(("as fast as flat ×", Cell(flat.seconds / step.seconds, both, ".2f")))
+        items.append(("as fast as flat ×", Cell(*speedup(step, flat), ".2f")))
     return strip(items)
 
 
@@ -171,7 +171,7 @@ def before_after_figure(workspace: Workspace) -> str:
     if batch is None or batch.picture is None:
         return ""
     cap = batch.max_tokens_per_mb
-    steps = {m: one.text(cap) for m in MODES if (one := step_of(workspace, m)) is not None}
+    steps = {m: step_text(one, cap) for m in MODES if (one := step_of(workspace, m))}
     return svg_figure(before_after_chart(batch.picture, steps))
 
 

@@ -22,7 +22,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from packing.batch.pipeline import simulate
-from packing.batch.simulation import BatchSpec
+from packing.batch.spec import BatchSpec, Packer
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from packing.sources.spec import SourceSpec
@@ -287,27 +287,26 @@ def test_steps_come_from_measured_points_of_the_same_question() -> None:
     partial = SavedPoint("r", PLAN, replace(made.points[0].point, outcome="estimated", step_s=7.0))
     mixed = replace(made, points=(foreign, partial, *made.points))
     step = step_of(mixed, "tree")
-    assert step is not None and (step.seconds, step.kind) == (1.0, "measured")
+    assert step is not None and (step.step_s, step.step_kind) == (1.0, "measured")
     assert step_of(mixed, "padded") is None
 
 
 @settings(max_examples=60, deadline=None)
 @given(any_rows, st.integers(1, 3), st.integers(1, 2), st.sampled_from(["areal", "prefix-aware"]))
 def test_the_picture_adds_up(
-    lists: list[list[int]], dp: int, minibatches: int, packer: str
+    lists: list[list[int]], dp: int, minibatches: int, packer: Packer
 ) -> None:
     copies = dp * minibatches
     own = Rows.from_lists([row for row in lists for _ in range(copies)])
     cap = 128
     order = PrefixOrder.of(own)
-    chain = simulate(own, BatchSpec(cap, dp, minibatches), order)
-    picture = batch_picture(order, chain, packer)
+    chain = simulate(own, BatchSpec(cap, dp, minibatches, packer=packer), order)
+    picture = batch_picture(chain)
     paid = chain.comparison
     panels = {p.mode: p for p in picture.panels}
     assert panels["padded"].tokens == paid.padded
     assert panels["flat"].tokens == paid.flat
-    if packer == "areal":
-        assert panels["tree"].tokens == paid.tree
+    assert panels["tree"].tokens == paid.tree
     for panel in picture.panels:
         assert panel.first == order.tree_tokens(), "every token is computed once in every mode"
         assert panel.first + panel.again + panel.padding == panel.tokens

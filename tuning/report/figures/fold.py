@@ -6,8 +6,6 @@ Notable:
 - a tree too large to be watched gives neighbouring rows, and says how many it leaves out
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -37,7 +37,7 @@ def plotly_figure(chart: Chart) -> go.Figure:
     )
     for row, panel in enumerate(chart.panels, 1):
         for trace in (
-            *_regions(chart, panel),
+            *(_region(region, panel) for region in chart.regions),
             *_uprights(chart, panel),
             *map(_trace, panel.series),
         ):
@@ -81,13 +81,13 @@ def _trace(series: Series) -> go.Scatter:
             "thickness": 1.4,
             "width": 0,
         }
-    said = any(point.said for point in points)
+    said, labelled = (any(getattr(p, name) for p in points) for name in ("said", "label"))
     return go.Scatter(
         x=[p.x for p in points],
         y=[p.y for p in points],
         name=escaped(series.name, _NAME_WIDTH),
-        mode="lines" if series.line else "markers+text",
-        text=[p.label for p in points] if series.dots else None,
+        mode="lines" if series.line else "markers+text" if labelled else "markers",
+        text=[p.label for p in points] if labelled else None,
         textposition="top right",
         hovertext=[escaped(p.said, 200) for p in points] if said else None,
         hoverinfo="text" if said else "skip",
@@ -95,10 +95,6 @@ def _trace(series: Series) -> go.Scatter:
         cliponaxis=False,
         **look,
     )
-
-
-def _regions(chart: Chart, panel: Panel) -> list[go.Scatter]:
-    return [_region(region, panel) for region in chart.regions]
 
 
 def _region(region: Region, panel: Panel) -> go.Scatter:

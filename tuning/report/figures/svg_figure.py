@@ -13,7 +13,13 @@ WIDTH = 920
 _LEFT, _RIGHT, _GAP = 58.0, WIDTH - 12.0, 30.0
 _LETTER = 6.1  # the width of a letter of the legend, about
 _SEAM = 0.6  # between areas, where there is room for it
-_DASHES = {"solid": "", "dash": "8 5", "dot": "2 4", "dashdot": "8 4 2 4"}
+_DASHES = {"solid": "none", "dash": "8 5", "dot": "2 4", "dashdot": "8 4 2 4"}
+_HATCH = (
+    '<defs><pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse" '
+    'patternTransform="rotate(45)"><rect width="7" height="7" class="grey area" opacity=".2"/>'
+    '<path d="M0 0V7" class="grey" opacity=".6"/></pattern></defs>'
+)
+Scale = Callable[[float], float]
 
 STYLE = (
     "svg text{font:12px system-ui,'DejaVu Sans',sans-serif;fill:var(--ink)}"
@@ -33,27 +39,19 @@ def variables(dark: bool) -> str:
 def svg_figure(chart: Chart) -> str:
     """A whole figure without its colours, for a page that has ``STYLE`` and ``variables``."""
     body, top = _legend(chart)
-    if chart.uprights:
-        top += 16
+    top += 16 if chart.uprights else 0
     for panel in chart.panels:
-        body += _areas(panel, top) if panel.areas or panel.subtitle else _panel(chart, panel, top)
+        body += _panel(chart, panel, top) if chart.caps else _areas(panel, top)
         top += panel.height + (_GAP if chart.caps else 62)
     if chart.caps:
         x = _across(chart.caps)
-        body += [
-            _text(x(cap), top - 12, text, "dim middle") for cap, text in chart.cap_ticks.items()
-        ]
+        ticks = chart.cap_ticks.items()
+        body += [_text(x(cap), top - 12, text, "dim middle") for cap, text in ticks]
         body.append(_text((_LEFT + _RIGHT) / 2, top + 8, "max_tokens_per_mb", "middle"))
         top += 14
-    hatch = (
-        '<defs><pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse" '
-        'patternTransform="rotate(45)"><rect width="7" height="7" class="grey area" opacity=".2"/>'
-        '<path d="M0 0V7" class="grey" opacity=".6"/>'
-        "</pattern></defs>"
-    )
     return (
         f'<svg viewBox="0 0 {WIDTH} {top:.0f}" role="img" aria-label="{esc(chart.described)}" '
-        f'xmlns="http://www.w3.org/2000/svg">{hatch}{"".join(body)}</svg>'
+        f'xmlns="http://www.w3.org/2000/svg">{_HATCH}{"".join(body)}</svg>'
     )
 
 
@@ -70,13 +68,13 @@ def standalone(svg: str, caption: str) -> str:
     return f"{head}>{page}<style>{style}</style>{body.removesuffix('</svg>')}{foot}</svg>"
 
 
-def _across(caps: tuple[float, float]) -> Callable[[float], float]:
+def _across(caps: tuple[float, float]) -> Scale:
     low, span = caps[0], math.log(caps[1] / caps[0])
     return lambda cap: _LEFT + (_RIGHT - _LEFT) * math.log(cap / low) / span
 
 
-def _up(panel: Panel, top: float) -> Callable[[float], float]:
-    scale: Callable[[float], float] = math.log if panel.low > 0 else float
+def _up(panel: Panel, top: float) -> Scale:
+    scale: Scale = math.log if panel.low > 0 else float
     low, high = scale(panel.low), scale(panel.high)
 
     def y(value: float) -> float:
@@ -98,42 +96,38 @@ def _legend(chart: Chart) -> tuple[list[str], float]:
         width = 54 + _LETTER * len(name)
         if x > 2 and x + width > WIDTH:
             x, y = 2.0, y + 19
-        body += [_key(entry, x, y - 4), _text(x + 34, y, name, "dim")]
+        if isinstance(entry, str):
+            body.append(_rect(x + 14, y - 10, 12, 12, f"{entry} area", entry == "grey"))
+        elif isinstance(entry, Region):
+            body.append(_rect(x, y - 10, 26, 12, f"{entry.color} tint", entry.hatched))
+        elif entry.dots:
+            body.append(_dot(entry, x + 13, y - 4))
+        else:
+            body.append(_line(entry, f"M{x:.1f} {y - 4:.1f}h26"))
+        body.append(_text(x + 34, y, name, "dim"))
         x += width
     return body, y + 16
 
 
-def _key(entry: Series | Region | str, x: float, y: float) -> str:
-    if isinstance(entry, str):
-        return _area(x + 14, y - 6, 12, 12, entry)
-    if isinstance(entry, Region):
-        return _region(entry, x, y - 6, 26, 12)
-    if entry.dots:
-        return _dot(entry, x + 13, y)
-    return _line(entry, f"M{x:.1f} {y:.1f}h26")
-
-
 def _panel(chart: Chart, panel: Panel, top: float) -> list[str]:
-    assert chart.caps is not None
-    x, y, bottom = _across(chart.caps), _up(panel, top), top + panel.height
+    x, y, bottom = _across(chart.caps or (1, 2)), _up(panel, top), top + panel.height
     body = [_text(2, top - 8, panel.title, "dim")]
     for region in chart.regions:
         left, right = x(region.left), x(region.right)
-        body.append(_region(region, left, top, right - left, panel.height))
+        css = f"{region.color} tint"
+        body.append(_rect(left, top, right - left, panel.height, css, region.hatched, region.name))
     for value, text in panel.ticks.items():
         body.append(f'<path d="M{_LEFT:.0f} {y(value):.1f}H{_RIGHT:.0f}" class="grid"/>')
         body.append(_text(_LEFT - 8, y(value) + 4, text, "dim end"))
     for cap, words, color in chart.uprights:
         body.append(f'<path d="M{x(cap):.1f} {top:.1f}V{bottom:.1f}" class="{color}"/>')
-        if panel is chart.panels[0]:
-            body.append(_text(x(cap), top - 8, words, "middle"))
+        body += [_text(x(cap), top - 8, words, "middle")] if panel is chart.panels[0] else []
     for series in panel.series:
         body += _drawn(series, x, y)
-    body.append(f'<path d="M{_LEFT:.0f} {bottom:.1f}H{_RIGHT:.0f}" class="axis"/>')
-    return body
+    return [*body, f'<path d="M{_LEFT:.0f} {bottom:.1f}H{_RIGHT:.0f}" class="axis"/>']
 
 
-def _drawn(series: Series, x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
+def _drawn(series: Series, x: Scale, y: Scale) -> list[str]:
     if series.line:
         pen, steps = "M", ""
         for point in series.points:
@@ -143,50 +137,36 @@ def _drawn(series: Series, x: Callable[[float], float], y: Callable[[float], flo
         return [_line(series, steps)] if "L" in steps else []
     body = []
     for point in series.points:
-        if point.y is None:
-            continue
-        at, height = x(point.x), y(point.y)
+        at, height = x(point.x), y(point.y or 0.0)
         if point.low is not None and point.high is not None:
             ends = f"M{at:.1f} {y(point.low):.1f}V{y(point.high):.1f}"
             body.append(f'<path d="{ends}" class="{series.color}" stroke-width="1.4"/>')
         body.append(_dot(series, at, height, point.said))
         if point.label:
-            side = "end" if at > _RIGHT - 60 else ""
-            body.append(_text(at + (-12 if side else 12), height - 6, point.label, side))
+            end = at > _RIGHT - 60
+            css = "end" if end else ""
+            body.append(_text(at + (-12 if end else 12), height - 6, point.label, css))
     return body
 
 
 def _areas(panel: Panel, top: float) -> list[str]:
+    """Areas without axes, below what is said of them; grey is waste, and hatched."""
     body = [_text(2, top + 4, panel.title), _text(2, top + 22, panel.subtitle, "dim")]
     for area in panel.areas:
-        width = area.width * WIDTH
-        seam = _SEAM if width > 4 * _SEAM else 0.0
-        at = top + 30 + area.top * panel.height
-        size = (width - seam, area.height * panel.height)
-        body.append(_area(area.left * WIDTH, at, *size, area.color, area.said))
+        width, height = area.width * WIDTH, area.height * panel.height
+        place = area.left * WIDTH, top + 30 + area.top * panel.height
+        width -= _SEAM if width > 4 * _SEAM else 0.0
+        css = f"{area.color} area"
+        body.append(_rect(*place, width, height, css, area.color == "grey", area.said))
     return body
 
 
-def _area(x: float, y: float, width: float, height: float, color: str, said: str = "") -> str:
-    """Grey is waste, and hatched."""
-    return _rect(x, y, width, height, f'class="{color} area"', said, color == "grey")
-
-
-def _region(region: Region, x: float, y: float, width: float, height: float) -> str:
-    css = f'class="{region.color} tint"'
-    return _rect(x, y, width, height, css, region.name, region.hatched)
-
-
 def _rect(
-    x: float, y: float, width: float, height: float, look: str, said: str, hatched: bool
+    x: float, y: float, width: float, height: float, css: str, hatched: bool, said: str = ""
 ) -> str:
-    look = 'fill="url(#hatch)"' if hatched else look
+    look = 'fill="url(#hatch)"' if hatched else f'class="{css}"'
     size = f'x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{max(height, 0):.2f}"'
     return f"<rect {size} {look}>{_title(said)}</rect>"
-
-
-def _title(said: str) -> str:
-    return f"<title>{esc(said)}</title>" if said else ""
 
 
 def _dot(series: Series, x: float, y: float, said: str = "") -> str:
@@ -200,11 +180,14 @@ def _dot(series: Series, x: float, y: float, said: str = "") -> str:
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" {look}>{_title(said)}</circle>'
 
 
+def _title(said: str) -> str:
+    return f"<title>{esc(said)}</title>" if said else ""
+
+
 def _line(series: Series, steps: str) -> str:
     dash = _DASHES[series.line or "solid"]
-    dashed = f' stroke-dasharray="{dash}"' if dash else ""
     look = f'class="{series.color} line" stroke-width="{series.width:g}"'
-    return f'<path d="{steps}" {look}{dashed}/>'
+    return f'<path d="{steps}" {look} stroke-dasharray="{dash}"/>'
 
 
 def _text(x: float, y: float, content: str, css: str = "") -> str:

@@ -1,7 +1,5 @@
 """What an icicle of a tree shows: at most 300 marks, small branches folded with their count."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, replace
