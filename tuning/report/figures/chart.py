@@ -66,7 +66,10 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Series:
-    """Points as a line or as dots; without a name they are not in the legend."""
+    """Points as a line, as dots, or the stretch between two of them in the whole panel.
+
+    Without a name they are not in the legend.
+    """
 
     name: str
     color: str
@@ -74,6 +77,7 @@ class Series:
     line: Dash | None = None
     dots: Dots | None = None
     width: float = 2.0
+    stretch: Literal["tinted", "hatched"] | None = None
 
 
 @dataclass(frozen=True)
@@ -111,30 +115,16 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Region:
-    """A range of caps in all panels, hatched or tinted."""
-
-    name: str
-    left: float
-    right: float
-    color: str
-    hatched: bool = False
-
-
-@dataclass(frozen=True)
 class Chart:
     """Panels from the top down, over one logarithmic axis of caps where there is ``caps``.
 
     described: for those who do not see it; caps: the ends of the axis
-    uprights:  caps that are marked in all panels, with what they are called and their colours
     parts:     colours of areas, and what they are
     """
 
     panels: tuple[Panel, ...]
     described: str
     caps: tuple[float, float] | None = None
-    regions: tuple[Region, ...] = ()
-    uprights: tuple[tuple[float, str, str], ...] = ()
     parts: tuple[tuple[str, str], ...] = ()
 
     @property

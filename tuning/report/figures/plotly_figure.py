@@ -6,7 +6,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from tuning.report.figures.chart import Chart, Panel, Region, Series
+from tuning.report.figures.chart import Chart, Panel, Series
 from tuning.report.figures.style import COLOR, escaped, styled
 
 _GAP = 32  # pixels between panels
@@ -36,12 +36,9 @@ def plotly_figure(chart: Chart) -> go.Figure:
         vertical_spacing=_GAP / inside if len(heights) > 1 else 0,
     )
     for row, panel in enumerate(chart.panels, 1):
-        for trace in (
-            *(_region(region, panel) for region in chart.regions),
-            *_uprights(chart, panel),
-            *map(_trace, panel.series),
-        ):
-            trace.showlegend = bool(trace.name) and (row == 1 or trace.fill is None)
+        for series in panel.series:
+            trace = _trace(series, panel)
+            trace.showlegend = bool(series.name) and (row == 1 or not series.stretch)
             figure.add_trace(trace, row, 1)
         ends = [panel.low, panel.high]
         figure.update_yaxes(
@@ -64,8 +61,23 @@ def plotly_figure(chart: Chart) -> go.Figure:
     return figure
 
 
-def _trace(series: Series) -> go.Scatter:
+def _trace(series: Series, panel: Panel) -> go.Scatter:
     color, points = COLOR[series.color], series.points
+    if series.stretch:
+        # A filled trace: plotly hatches no shapes, and puts them wrong on a logarithmic axis.
+        hatch = {"shape": "/", "fgcolor": color, "bgcolor": "rgba(0,0,0,0)", "size": 8}
+        hatched = series.stretch == "hatched"
+        return go.Scatter(
+            x=[points[at].x for at in (0, 1, 1, 0)],
+            y=[panel.low, panel.low, panel.high, panel.high],
+            name=escaped(series.name, _NAME_WIDTH),
+            fill="toself",
+            mode="none",
+            opacity=0.55 if hatched else 0.14,
+            hoverinfo="skip",
+            legendrank=2000,
+            **({"fillpattern": hatch} if hatched else {"fillcolor": color}),
+        )
     look: dict[str, Any] = {}
     if series.line:
         look["line"] = {"color": color, "dash": series.line, "width": series.width}
@@ -86,47 +98,12 @@ def _trace(series: Series) -> go.Scatter:
         x=[p.x for p in points],
         y=[p.y for p in points],
         name=escaped(series.name, _NAME_WIDTH),
-        mode="lines" if series.line else "markers+text" if labelled else "markers",
+        mode=("lines" if series.line else "markers") + "+text" * labelled,
         text=[p.label for p in points] if labelled else None,
-        textposition="top right",
+        textposition="top center" if series.line else "top right",
         hovertext=[escaped(p.said, 200) for p in points] if said else None,
         hoverinfo="text" if said else "skip",
         connectgaps=False,
         cliponaxis=False,
         **look,
     )
-
-
-def _region(region: Region, panel: Panel) -> go.Scatter:
-    """A filled trace: plotly hatches no shapes, and puts them wrong on a logarithmic axis."""
-    color = COLOR[region.color]
-    hatch = {"shape": "/", "fgcolor": color, "bgcolor": "rgba(0,0,0,0)", "size": 8}
-    look = {"fillpattern": hatch} if region.hatched else {"fillcolor": color}
-    return go.Scatter(
-        x=[region.left, region.right, region.right, region.left],
-        y=[panel.low, panel.low, panel.high, panel.high],
-        name=region.name,
-        fill="toself",
-        mode="none",
-        opacity=0.55 if region.hatched else 0.14,
-        hoverinfo="skip",
-        legendrank=2000,
-        **look,
-    )
-
-
-def _uprights(chart: Chart, panel: Panel) -> list[go.Scatter]:
-    return [
-        go.Scatter(
-            x=[cap, cap],
-            y=[panel.low, panel.high],
-            name="",
-            mode="lines+text",
-            text=["", words if panel is chart.panels[0] else ""],
-            textposition="top center",
-            line={"color": COLOR[color], "width": 1.5},
-            hoverinfo="skip",
-            cliponaxis=False,
-        )
-        for cap, words, color in chart.uprights
-    ]

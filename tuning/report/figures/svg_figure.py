@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 
 from tuning.report.escape import esc
-from tuning.report.figures.chart import COLORS, PALETTE, Chart, Panel, Region, Series
+from tuning.report.figures.chart import COLORS, PALETTE, Chart, Panel, Series
 
 WIDTH = 920
 """Units across a figure; it scales to the page."""
@@ -39,7 +39,7 @@ def variables(dark: bool) -> str:
 def svg_figure(chart: Chart) -> str:
     """A whole figure without its colours, for a page that has ``STYLE`` and ``variables``."""
     body, top = _legend(chart)
-    top += 16 if chart.uprights else 0
+    top += 16 if chart.caps else 0
     for panel in chart.panels:
         body += _panel(chart, panel, top) if chart.caps else _areas(panel, top)
         top += panel.height + (_GAP if chart.caps else 62)
@@ -86,20 +86,18 @@ def _up(panel: Panel, top: float) -> Scale:
 
 def _legend(chart: Chart) -> tuple[list[str], float]:
     """Its entries in as many lines as they need, and where the drawing begins."""
-    entries: list[tuple[str, Series | Region | str]] = [
-        (series.name, series) for panel in chart.panels for series in panel.series if series.name
-    ]
-    entries += [(region.name, region) for region in chart.regions]
-    entries += [(words, color) for color, words in chart.parts]
+    series = sorted((s for p in chart.panels for s in p.series), key=lambda s: bool(s.stretch))
+    entries: dict[str, Series | str] = {one.name: one for one in series if one.name}
+    entries |= {words: color for color, words in chart.parts}
     body, x, y = [], 2.0, 14.0
-    for name, entry in entries:
+    for name, entry in entries.items():
         width = 54 + _LETTER * len(name)
         if x > 2 and x + width > WIDTH:
             x, y = 2.0, y + 19
         if isinstance(entry, str):
             body.append(_rect(x + 14, y - 10, 12, 12, f"{entry} area", entry == "grey"))
-        elif isinstance(entry, Region):
-            body.append(_rect(x, y - 10, 26, 12, f"{entry.color} tint", entry.hatched))
+        elif entry.stretch:
+            body.append(_stretch(entry, x, x + 26, y - 10, 12))
         elif entry.dots:
             body.append(_dot(entry, x + 13, y - 4))
         else:
@@ -112,41 +110,40 @@ def _legend(chart: Chart) -> tuple[list[str], float]:
 def _panel(chart: Chart, panel: Panel, top: float) -> list[str]:
     x, y, bottom = _across(chart.caps or (1, 2)), _up(panel, top), top + panel.height
     body = [_text(2, top - 8, panel.title, "dim")]
-    for region in chart.regions:
-        left, right = x(region.left), x(region.right)
-        css = f"{region.color} tint"
-        body.append(_rect(left, top, right - left, panel.height, css, region.hatched, region.name))
     for value, text in panel.ticks.items():
         body.append(f'<path d="M{_LEFT:.0f} {y(value):.1f}H{_RIGHT:.0f}" class="grid"/>')
         body.append(_text(_LEFT - 8, y(value) + 4, text, "dim end"))
-    for cap, words, color in chart.uprights:
-        body.append(f'<path d="M{x(cap):.1f} {top:.1f}V{bottom:.1f}" class="{color}"/>')
-        body += [_text(x(cap), top - 8, words, "middle")] if panel is chart.panels[0] else []
     for series in panel.series:
+        if series.stretch:
+            left, right = (x(point.x) for point in series.points)
+            body.append(_stretch(series, left, right, top, panel.height))
         body += _drawn(series, x, y)
     return [*body, f'<path d="M{_LEFT:.0f} {bottom:.1f}H{_RIGHT:.0f}" class="axis"/>']
 
 
 def _drawn(series: Series, x: Scale, y: Scale) -> list[str]:
-    if series.line:
-        pen, steps = "M", ""
-        for point in series.points:
-            if point.y is not None:
-                steps += f"{pen}{x(point.x):.1f} {y(point.y):.1f}"
-            pen = "M" if point.y is None else "L"
-        return [_line(series, steps)] if "L" in steps else []
-    body = []
+    """The line with its dots and words."""
+    body, pen, steps = [], "M", ""
     for point in series.points:
         at, height = x(point.x), y(point.y or 0.0)
+        steps += f"{pen}{at:.1f} {height:.1f}" if point.y is not None else ""
+        pen = "M" if point.y is None else "L"
         if point.low is not None and point.high is not None:
             ends = f"M{at:.1f} {y(point.low):.1f}V{y(point.high):.1f}"
             body.append(f'<path d="{ends}" class="{series.color}" stroke-width="1.4"/>')
-        body.append(_dot(series, at, height, point.said))
+        if series.dots:
+            body.append(_dot(series, at, height, point.said))
         if point.label:
-            end = at > _RIGHT - 60
-            css = "end" if end else ""
-            body.append(_text(at + (-12 if end else 12), height - 6, point.label, css))
-    return body
+            css = "middle" if series.line else "end" if at > _RIGHT - 60 else ""
+            aside = {"middle": 0, "end": -12, "": 12}[css]
+            body.append(_text(at + aside, height - 6, point.label, css))
+    return [_line(series, steps), *body] if series.line and "L" in steps else body
+
+
+def _stretch(series: Series, left: float, right: float, top: float, height: float) -> str:
+    css = f"{series.color} tint"
+    hatched = series.stretch == "hatched"
+    return _rect(left, top, right - left, height, css, hatched, series.name)
 
 
 def _areas(panel: Panel, top: float) -> list[str]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from packing.spec import BLOCK_SIZE
 from tuning.plan.numbers import gib, many, number, ratio, seconds
@@ -11,7 +12,6 @@ from tuning.report.figures.chart import (
     Dots,
     Panel,
     Point,
-    Region,
     Series,
     counted_curve,
 )
@@ -48,21 +48,23 @@ def sweep_chart(
         _memory(result, points, ends),
     )
     pick = result.pick
-    uprights = []
+    marked = {} if now is None else {now: ("now", "grey")}
     if pick is not None and pick.mode == "tree":
-        cap = pick.max_tokens_per_mb
-        uprights.append((cap, f"pick {number(cap)}", "red"))
-    if now is not None and not any(cap == now for cap, _, _ in uprights):
-        uprights.append((now, f"now {number(now)}", "grey"))
+        marked[pick.max_tokens_per_mb] = "pick", "red"
+    around = _stretches(result, points, ends)
+    shown = [panel for panel in panels if panel]
+    for nth, panel in enumerate(shown):
+        # The topmost panel says what is marked in all of them.
+        lines = (
+            Series("", color, (Point(cap, 0.0), Point(cap, panel.high, label=label)), "solid")
+            for cap, (word, color) in marked.items()
+            for label in ["" if nth else f"{word} {number(cap)}"]
+        )
+        shown[nth] = replace(panel, series=(*around, *lines, *panel.series))
     measured = sum(p.step_kind == "measured" for p in points)
-    return Chart(
-        tuple(panel for panel in panels if panel),
-        f"Step time, paid tokens and memory at {many(len(points), 'value')} of max_tokens_per_mb, "
-        f"{number(measured)} of them measured. {pick.reason if pick else ''}".strip(),
-        ends,
-        _regions(result, points, ends),
-        tuple(uprights),
-    )
+    told = f"Step time, paid tokens and memory at {many(len(points), 'value')} of max_tokens_per_mb"
+    described = f"{told}, {number(measured)} of them measured. {pick.reason if pick else ''}"
+    return Chart(tuple(shown), described.strip(), ends)
 
 
 def _steps(
@@ -161,19 +163,21 @@ def _memory(
     return Panel("memory, GiB", 110, most * 1.15, tuple(series))
 
 
-def _regions(
+def _stretches(
     result: SweepResult, points: Sequence[Candidate], ends: tuple[float, float]
-) -> tuple[Region, ...]:
+) -> list[Series]:
     """Left of the longest row AReaL refuses; right of what fits memory ends."""
     found = []
     longest = result.longest_row
     if longest > ends[0]:
         name = f"AReaL refuses: a row has {many(longest, 'token')}"
-        found.append(Region(name, ends[0], longest, "grey", hatched=True))
+        line = (Point(ends[0], 0.0), Point(longest, 0.0))
+        found.append(Series(name, "grey", line, stretch="hatched"))
     too_large = [p.max_tokens_per_mb for p in points if p.fits is False and not p.refused]
     if too_large:
         least = min(too_large)
         fitting = [p.max_tokens_per_mb for p in points if p.max_tokens_per_mb < least]
         edge = math.sqrt(least * max(fitting, default=least))
-        found.append(Region("does not fit", edge, ends[1], "red"))
-    return tuple(found)
+        line = (Point(edge, 0.0), Point(ends[1], 0.0))
+        found.append(Series("does not fit", "red", line, stretch="tinted"))
+    return found
