@@ -83,7 +83,7 @@ def cap_chart(
             "caps": [point.x for point in points],
             "values": [point.y for point in points],
             "trees": [run.get(int(point.x), 0) for point in points],
-            "line": [(round(point.x), point.y) for point in line],
+            "line": [(round(at), y if y is None else round(y, 5)) for at, y, *_ in line],
         }
 
     drawn: list[dict[str, Any]] = []

@@ -11,6 +11,7 @@ from tuning.report.figures.style import COLOR, escaped, styled
 
 _GAP = 32  # pixels between panels
 _NAME_WIDTH = 60
+_FEW = 40  # more points than these are small, so that their line is seen
 _SYMBOLS = {
     "small": ("circle", 5),
     "small-hollow": ("circle-open", 5),
@@ -83,6 +84,7 @@ def _trace(series: Series, panel: Panel) -> go.Scatter:
         look["line"] = {"color": color, "dash": series.line, "width": series.width}
     if series.dots:
         symbol, size = _SYMBOLS[series.dots]
+        size = min(size, 3) if len(points) > _FEW else size
         look["marker"] = {"color": color, "symbol": symbol, "size": size}
         look["marker"]["line"] = {"width": 1.6, "color": color}
     if any(point.low is not None for point in points):
