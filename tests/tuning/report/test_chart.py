@@ -145,6 +145,23 @@ def test_a_baseline_far_above_is_said_and_does_not_press_the_points_together() -
     assert "padded rows: 71.00 s (estimated), above the chart" in words(chart)
 
 
+@given(
+    st.sampled_from([None, 64, 512, 10**6]),
+    st.dictionaries(st.sampled_from([128, 4096, 65536]), st.integers(1, 9)),
+)
+def test_whatever_is_marked_or_counted_lies_within_the_chart(
+    now: int | None, more: dict[int, int]
+) -> None:
+    odd = Candidate(512, step_s=1.5, step_kind="measured")
+    made = replace(sweep(), baselines={"of a file from elsewhere": odd})
+    chart = sweep_chart(made, now=now, counted=counted(more))
+    assert chart is not None and chart.caps is not None
+    for panel in chart.panels:
+        for point in (p for one in panel.series for p in one.points):
+            assert chart.caps[0] <= point.x <= chart.caps[1]
+            assert point.y is None or panel.low <= point.y <= panel.high
+
+
 def test_comparison_joins_only_what_was_counted() -> None:
     def curve(trees: dict[int, int]) -> dict[int, Packed]:
         return {

@@ -9,6 +9,7 @@ from tuning.plan.numbers import gib, many, number, ratio, seconds
 from tuning.report.figures.chart import (
     SERIES,
     Chart,
+    Dash,
     Dots,
     Panel,
     Point,
@@ -18,7 +19,10 @@ from tuning.report.figures.chart import (
 from tuning.sweep.result import Candidate, SweepResult
 
 _GIB = 2**30
-_KINDS: tuple[tuple[str, Dots], ...] = (("measured", "full"), ("estimated", "hollow"))
+_KINDS: tuple[tuple[str, Dots, str], ...] = (
+    ("measured", "full", "p20–p80"),
+    ("estimated", "hollow", "the model's error"),
+)
 _FAR = 3.0
 """What is so many times above all points is said and not drawn: it would press them together."""
 
@@ -38,10 +42,9 @@ def sweep_chart(
     points = sorted(result.points, key=lambda p: p.max_tokens_per_mb)
     if not points:
         return None
-    caps = [p.max_tokens_per_mb for p in points]
-    low = min([caps[0], *([result.longest_row] if result.longest_row else [])]) / 1.12
-    ends = (low, caps[-1] * 1.12)
     every = {p.max_tokens_per_mb: p for p in (*counted, *points)}
+    caps = [*every, *([now] if now else []), *([result.longest_row] if result.longest_row else [])]
+    ends = min(caps) / 1.12, max(caps) * 1.12
     panels = (
         _steps(result, points, ends, packer),
         _paid([every[cap] for cap in sorted(every)], packer, now),
@@ -75,22 +78,29 @@ def _steps(
         return None
     most = max(p.step_s or 0.0 for p in timed)
     top = max(most * 1.2, *(p.high_s or 0.0 for p in timed if p.repeats), 0.0)
+    color = SERIES[packer][0]
     series = []
-    for kind, dots in _KINDS:
+    for kind, dots, spread in _KINDS:
         chosen = tuple(_step(p) for p in timed if p.step_kind == kind)
-        spread = "p20–p80" if kind == "measured" else "the model's error"
-        if chosen:
-            series.append(Series(f"step, {kind}, {spread}", SERIES[packer][0], chosen, dots=dots))
-    for name, one in result.baselines.items():
-        if one is None or not one.step_s:
-            continue
-        color, dash, words = SERIES[name]
-        label = f"{words}: {seconds(one.step_s)} ({one.step_kind})"
-        far = one.step_s > _FAR * most
-        line = tuple(Point(end, None if far else one.step_s) for end in ends)
-        series.append(Series(label + ", above the chart" * far, color, line, line=dash))
-        top = top if far else max(top, one.step_s * 1.1)
-    return Panel("seconds a step", 230, top, tuple(series))
+        series.append(Series(f"step, {kind}, {spread}", color, chosen, dots=dots))
+    for name in ("flat", "padded"):
+        one = result.baselines.get(name)
+        if one is not None and one.step_s:
+            color, dash, words = SERIES[name]
+            label = f"{words}: {seconds(one.step_s)} ({one.step_kind})"
+            line, height = _level(label, one.step_s, most, color, dash, ends)
+            series.append(line)
+            top = max(top, height * 1.1)
+    return Panel("seconds a step", 230, top, tuple(s for s in series if s.points))
+
+
+def _level(
+    name: str, value: float, most: float, color: str, dash: Dash, ends: tuple[float, float]
+) -> tuple[Series, float]:
+    """A line across, and how high it needs the panel to be; far above it is a name alone."""
+    far = value > _FAR * most
+    points = tuple(Point(end, None if far else value) for end in ends)
+    return Series(name + ", above the chart" * far, color, points, dash), 0.0 if far else value
 
 
 def _step(one: Candidate) -> Point:
@@ -141,26 +151,21 @@ def _memory(
         return None
     most = max(p.memory_bytes or 0 for p in known) / _GIB
     series = []
-    for kind, dots in _KINDS:
-        chosen = tuple(
-            Point(
-                p.max_tokens_per_mb,
-                (p.memory_bytes or 0) / _GIB,
-                f"{number(p.max_tokens_per_mb)}: {gib(p.memory_bytes)} {kind}",
-            )
-            for p in known
-            if p.memory_kind == kind
-        )
-        if chosen:
-            series.append(Series(f"memory, {kind}", "pink", chosen, dots=dots))
-    budget = (result.budget_bytes or 0) / _GIB
-    if budget:
-        far = budget > _FAR * most
-        line = tuple(Point(end, None if far else budget) for end in ends)
-        name = f"budget {gib(result.budget_bytes)}" + ", above the chart" * far
-        series.append(Series(name, "red", line, line="dash"))
-        most = most if far else max(most, budget)
-    return Panel("memory, GiB", 110, most * 1.15, tuple(series))
+    for kind, dots, _ in _KINDS:
+        chosen = tuple(_peak(p) for p in known if p.memory_kind == kind)
+        series.append(Series(f"memory, {kind}", "pink", chosen, dots=dots))
+    if result.budget_bytes:
+        budget = f"budget {gib(result.budget_bytes)}"
+        size = result.budget_bytes / _GIB
+        line, height = _level(budget, size, most, "red", "dash", ends)
+        series.append(line)
+        most = max(most, height)
+    return Panel("memory, GiB", 110, most * 1.15, tuple(s for s in series if s.points))
+
+
+def _peak(one: Candidate) -> Point:
+    said = f"{number(one.max_tokens_per_mb)}: {gib(one.memory_bytes)} {one.memory_kind}"
+    return Point(one.max_tokens_per_mb, (one.memory_bytes or 0) / _GIB, said)
 
 
 def _stretches(
