@@ -44,7 +44,7 @@ def svg_figure(chart: Chart) -> str:
         body += _panel(chart, panel, top) if chart.caps else _areas(panel, top)
         top += panel.height + (_GAP if chart.caps else 62)
     if chart.caps:
-        x = _across(chart.caps)
+        x = _scale(chart.caps, _LEFT, _RIGHT)
         ticks = chart.cap_ticks.items()
         body += [_text(x(cap), top - 12, text, "dim middle") for cap, text in ticks]
         body.append(_text((_LEFT + _RIGHT) / 2, top + 8, "max_tokens_per_mb", "middle"))
@@ -68,20 +68,16 @@ def standalone(svg: str, caption: str) -> str:
     return f"{head}>{page}<style>{style}</style>{body.removesuffix('</svg>')}{foot}</svg>"
 
 
-def _across(caps: tuple[float, float]) -> Scale:
-    low, span = caps[0], math.log(caps[1] / caps[0])
-    return lambda cap: _LEFT + (_RIGHT - _LEFT) * math.log(cap / low) / span
+def _scale(ends: tuple[float, float], first: float, last: float, logarithmic: bool = True) -> Scale:
+    """Where a value lies between ``first`` and ``last``; what is beyond an end lies there."""
+    form: Scale = math.log if logarithmic else float
+    low, high = map(form, ends)
 
+    def place(value: float) -> float:
+        share = (form(max(value, ends[0])) - low) / (high - low)
+        return first + (last - first) * min(share, 1.0)
 
-def _up(panel: Panel, top: float) -> Scale:
-    scale: Scale = math.log if panel.low > 0 else float
-    low, high = scale(panel.low), scale(panel.high)
-
-    def y(value: float) -> float:
-        share = (scale(max(value, panel.low)) - low) / (high - low)
-        return top + panel.height * (1 - min(share, 1.0))
-
-    return y
+    return place
 
 
 def _legend(chart: Chart) -> tuple[list[str], float]:
@@ -108,7 +104,9 @@ def _legend(chart: Chart) -> tuple[list[str], float]:
 
 
 def _panel(chart: Chart, panel: Panel, top: float) -> list[str]:
-    x, y, bottom = _across(chart.caps or (1, 2)), _up(panel, top), top + panel.height
+    bottom = top + panel.height
+    x = _scale(chart.caps or (1, 2), _LEFT, _RIGHT)
+    y = _scale((panel.low, panel.high), bottom, top, panel.low > 0)
     body = [_text(2, top - 8, panel.title, "dim")]
     for value, text in panel.ticks.items():
         body.append(f'<path d="M{_LEFT:.0f} {y(value):.1f}H{_RIGHT:.0f}" class="grid"/>')
