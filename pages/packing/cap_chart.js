@@ -100,19 +100,18 @@ export default function (component) {
       .map((s) => ({ s, value: s.values[s.caps.indexOf(data.cap)] }))
       .filter(({ s, value }) => s.trees[0] && value !== undefined) // what trees pay
       .sort((a, b) => b.value - a.value);
-    let above = TOP;
+    let above = TOP, last = "";
     for (const { s, value } of here) {
       g.strokeStyle = s.colors[dark];
       g.lineWidth = 2.5;
       dot(g, at, y(value), 6).stroke();
-      above = Math.max(y(value) - 9, above + LABEL_HEIGHT);
       const text = value.toFixed(3);
-      const from = leftOf ? at + side - g.measureText(text).width : at + side;
-      g.fillStyle = theme.background; // the number stays legible on a curve
-      g.fillRect(from - 2, above - 7, g.measureText(text).width + 4, LABEL_HEIGHT);
-      g.fillStyle = s.colors[dark];
-      g.fillRect(from - 5, above - 5, 2, 10);
-      g.fillStyle = theme.text;
+      if (text === last) continue; // one number for what is drawn as one point
+      last = text;
+      above = Math.max(y(value) - 12, above + LABEL_HEIGHT);
+      g.strokeStyle = theme.background; // the number stays legible on a curve
+      g.lineWidth = 3;
+      g.strokeText(text, at + side, above);
       g.fillText(text, at + side, above);
     }
   }
