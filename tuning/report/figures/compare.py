@@ -116,9 +116,9 @@ def steps_compared(
             if chosen and (same_rows or tokens):
                 points = tuple(_step(one, tokens, label) for one in chosen)
                 series.append(Series(f"{label} {kind}", color, points, dots=dots[kind]))
-    top = max((p.y or 0.0 for one in series for p in one.points), default=1.0)
+    top = max((p.high or 0.0 for one in series for p in one.points), default=1.0)
     title = "seconds a step" if same_rows else "original tokens a second"
-    panel = Panel(title, height - 140, 1.15 * top, tuple(series))
+    panel = Panel(title, height - 140, 1.1 * top, tuple(series))
     return plotly_figure(Chart((panel,), "Steps of both sides over the caps", _span(span)))
 
 
