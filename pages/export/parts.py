@@ -107,9 +107,8 @@ def draw_refusal(batch: Batch, plan: TuningPlan) -> bool:
 def draw_verdict(batch: Batch, plan: TuningPlan, choice: Choice) -> None:
     """Will this run? Of the export itself, on the rows of the batch."""
     text = export.render(plan, export.Evidence(), choice.target, "yaml", trees=choice.trees)
-    with_minibatches = f"{text}ppo_n_minibatches: {plan.ppo_n_minibatches}\n"
-    report = report_of(with_minibatches, batch.rows, choice.target, plan.memory_budget_gib)
-    show_verdict(report, accepted_by(with_minibatches, "PPOActorConfig", choice.target))
+    report = report_of(text, batch.rows, choice.target, plan.memory_budget_gib)
+    show_verdict(report, accepted_by(text, "PPOActorConfig", choice.target))
     if report.errors:
         draw_findings(report.findings)
         return

@@ -1,7 +1,5 @@
 """The report's config, and what the doctor says of it."""
 
-from dataclasses import replace
-
 from packing.prefixes import PrefixOrder
 from tuning.doctor.doctor import ConfigError, check
 from tuning.export.evidence import evidence_of
@@ -13,7 +11,7 @@ from tuning.workspace.workspace import Workspace
 
 
 def config_section(workspace: Workspace) -> tuple[str, str]:
-    """The config section, and the standalone config that the doctor looks at."""
+    """The config section, and the config in it, which the doctor looks at."""
     plan, pick = workspace.plan, workspace.sweep.pick if workspace.sweep else None
     if pick is not None and pick.mode != "tree":
         text = (
@@ -21,32 +19,20 @@ def config_section(workspace: Workspace) -> tuple[str, str]:
             f"{number(pick.max_tokens_per_mb)} is what {pick.mode} rows were timed at."
         )
         return section("Config", paragraph(text)), ""
-    rests_on = _evidence(workspace)
     try:
-        fragment = render(plan, rests_on, form="fragment")
-        whole = render(plan, rests_on, form="yaml")
+        text = render(plan, _evidence(workspace))
     except ExportError as error:
         return section("Config", paragraph(f"Nothing is exported: {error}")), ""
-    return section(
-        "Config", paragraph("For AReaL, to be merged into a config:"), code(fragment)
-    ), whole
+    return section("Config", paragraph("For AReaL, to be merged into a config:"), code(text)), text
 
 
 def _evidence(workspace: Workspace) -> Evidence:
-    points = [one.point for one in workspace.points]
-    batch = workspace.batch
+    batch, date = workspace.batch, workspace.made_at[:10]
     if workspace.rows is None or batch is None or batch.refused:
-        return Evidence(date=workspace.made_at[:10])
-    bench = Batch(workspace.rows, PrefixOrder.of(workspace.rows))
-    found = evidence_of(bench, workspace.plan, points, date=workspace.made_at[:10])
-    packed = next(p for p in batch.packed if p.packer == workspace.plan.packer)
-    counted = {
-        "trees": packed.trees,
-        "tree_token_ratio": packed.tree_token_ratio,
-        "padded_token_ratio": packed.padded_token_ratio,
-        "longest row": batch.longest,
-    }
-    return replace(found, packing=counted)
+        return Evidence(date=date)
+    points = [one.point for one in workspace.points]
+    counted = Batch(workspace.rows, PrefixOrder.of(workspace.rows))
+    return evidence_of(counted, workspace.plan, points, date=date)
 
 
 def doctor_section(workspace: Workspace, user_config: str, own_config: str) -> str:

@@ -30,14 +30,12 @@ def key_figures(workspace: Workspace) -> str:
     items = [("max_tokens_per_mb", Cell(cap))]
     if batch is not None:
         items += [("rows", Cell(batch.rows, "exact")), ("tokens", Cell(batch.tokens, "exact"))]
-    if batch is not None and batch.picture is not None:
-        tree = batch.picture.panels[-1]
-        held = tree.first + tree.again
-        total = max(batch.picture.original_tokens, 1)
+    packed = batch.of_packer(workspace.plan.packer) if batch else None
+    if packed is not None:
         items += [
-            ("trees, all ranks", Cell(batch.trees, "exact")),
-            ("tree_token_ratio", Cell(held / total, "exact", ".4f")),
-            ("paid ratio", Cell(tree.tokens / total, "exact", ".4f")),
+            ("trees", Cell(packed.trees, "exact")),
+            ("tree_token_ratio", Cell(packed.tree_token_ratio, "exact", ".4f")),
+            ("paid ÷ original", Cell(packed.padded_token_ratio, "exact", ".4f")),
         ]
     step, flat = step_of(workspace, "tree"), step_of(workspace, "flat")
     known = Cell(seconds(step.step_s), step.step_kind or "") if step else Cell("not measured")

@@ -174,10 +174,7 @@ def too_long(cap: int, longest_row: int) -> Candidate | None:
     """The refusal of a cap below the longest row of all the data; None where it holds that row."""
     if cap >= longest_row:
         return None
-    message = str(RowTooLong(0, longest_row, cap))
-    return Candidate(
-        cap,
-        fits=False,
-        refused=True,
-        message=f"in another batch AReaL stops: “{message}” Choose {aligned(longest_row):,} or more.",
-    )
+    words = str(RowTooLong(0, longest_row, cap))
+    mend = f"Choose {aligned(longest_row):,} or more"
+    message = f"in another batch AReaL stops: “{words}” {mend}."
+    return Candidate(cap, fits=False, refused=True, message=message)

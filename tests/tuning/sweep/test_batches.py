@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from packing.rows import Rows
+from packing.spec import aligned
 from tests.tuning.sweep_cases import FormulaBench, RecordingTask, grpo_rows
 from tuning.measure.step import Bench
-from tuning.plan.batch import Batch, aligned, batch_rows
+from tuning.plan.batch import Batch, batch_rows
 from tuning.plan.plan import TuningPlan
 from tuning.sweep.batches import MOST_BATCHES, OtherBatches, other_batches
 from tuning.sweep.candidates import counted

@@ -73,7 +73,7 @@ def _draw(case: Case) -> _Batch | None:
     plan = None
     if case.cap is not None and rows.longest <= case.cap:
         dispatch: Dispatch = "spmd" if case.spmd else "controller"
-        plan = BatchSpec(case.cap, dp_size=ranks, ppo_n_minibatches=1, dispatch=dispatch)
+        plan = BatchSpec(case.cap, dp_size=ranks, dispatch=dispatch, block_size=case.block)
     return _Batch(rows, PrefixOrder.of(rows), plan)
 
 
