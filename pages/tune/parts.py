@@ -8,6 +8,7 @@ import streamlit as st
 from pages.shared import state
 from tuning.jobs.jobs import JobView
 from tuning.plan.plan import TuningPlan
+from tuning.report.figures.plotly_figure import plotly_figure
 from tuning.report.figures.style import saved_as
 from tuning.report.figures.sweep import sweep_chart
 from tuning.sweep.result import Candidate, SweepResult
@@ -63,12 +64,13 @@ def draw_result(job: JobView) -> None:
     result = result_of(job)
     if result is None:
         return
-    st.plotly_chart(
-        sweep_chart(result),
-        key="sweep_chart",
-        config=saved_as("sweep"),
-        alt="Step time, paid tokens and memory for each max_tokens_per_mb, with the pick marked.",
-    )
+    if chart := sweep_chart(result):
+        st.plotly_chart(
+            plotly_figure(chart),
+            key="sweep_chart",
+            config=saved_as("sweep"),
+            alt=chart.described,
+        )
     st.caption(" · ".join([f"{result.model} on {result.machine}", *result.notes]))
     st.dataframe(
         _table(result),

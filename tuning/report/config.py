@@ -7,8 +7,8 @@ from tuning.doctor.doctor import ConfigError, check
 from tuning.export.evidence import evidence_of
 from tuning.export.export import Evidence, ExportError, render
 from tuning.plan.batch import Batch
-from tuning.report.escape import esc
-from tuning.report.markup import bullets, code, paragraph, section
+from tuning.plan.numbers import number
+from tuning.report.markup import below, bullets, code, paragraph, section
 from tuning.workspace.workspace import Workspace
 
 
@@ -17,8 +17,8 @@ def config_section(workspace: Workspace) -> tuple[str, str]:
     plan, pick = workspace.plan, workspace.sweep.pick if workspace.sweep else None
     if pick is not None and pick.mode != "tree":
         text = (
-            "Leave enable_tree_training off. "
-            f"max_tokens_per_mb {pick.max_tokens_per_mb:,} is what {pick.mode} rows were timed at."
+            "Leave enable_tree_training off. max_tokens_per_mb "
+            f"{number(pick.max_tokens_per_mb)} is what {pick.mode} rows were timed at."
         )
         return section("Config", paragraph(text)), ""
     try:
@@ -47,17 +47,19 @@ def doctor_section(workspace: Workspace, user_config: str, own_config: str) -> s
         report = check(text, workspace.rows, memory_budget_gib=workspace.plan.memory_budget_gib)
     except ConfigError as error:
         return section("Doctor", paragraph(f"Looked at {what}: {error}"))
-    parts = [paragraph(f"Looked at {what}. {report.verdict}")]
-    if not report.tree_on:
-        parts.append(paragraph(report.verdict_if_on))
-    for one in report.if_turned_on:
-        where = f"line {one.line}: " if one.line else ""
-        parts.append(
-            f"<h3>{esc(one.severity)}</h3>"
-            + paragraph(where + one.problem)
-            + (paragraph(f"AReaL: “{one.says}”", "sub") if one.says else "")
-            + paragraph(f"Shows {one.when}. Mend: {one.mend}")
+    found = (
+        below(
+            one.severity,
+            paragraph((f"line {one.line}: " if one.line else "") + one.problem)
+            + paragraph(f"AReaL: “{one.says}”" if one.says else "", "sub")
+            + paragraph(f"Shows {one.when}. Mend: {one.mend}"),
         )
-    if report.not_checked:
-        parts += ["<h3>Not checked</h3>", bullets(report.not_checked)]
-    return section("Doctor", *parts)
+        for one in report.if_turned_on
+    )
+    return section(
+        "Doctor",
+        paragraph(f"Looked at {what}. {report.verdict}"),
+        paragraph("" if report.tree_on else report.verdict_if_on),
+        *found,
+        below("Not checked", bullets(report.not_checked)),
+    )
