@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 import streamlit as st
 
+from packing.metrics import padded_token_ratio, tree_token_ratio
 from pages.shared import state
 from tuning.jobs.jobs import JobView
+from tuning.plan.batch import CurvePoint
 from tuning.plan.plan import TuningPlan
 from tuning.report.figures.plotly_figure import plotly_figure
 from tuning.report.figures.style import saved_as
@@ -59,12 +63,16 @@ def draw_pick(job: JobView, plan: TuningPlan) -> None:
         box.markdown(f":material/lightbulb: {sentence}")
 
 
-def draw_result(job: JobView) -> None:
-    """Chart and table, as far as they go."""
+def draw_result(job: JobView, plan: TuningPlan, curve: Sequence[CurvePoint] = ()) -> None:
+    """Chart and table, as far as they go.
+
+    curve: more caps of the plan, counted beside the page
+    """
     result = result_of(job)
     if result is None:
         return
-    if chart := sweep_chart(result):
+    counted = [_counted(point, result.original_tokens) for point in curve]
+    if chart := sweep_chart(result, plan.packer, plan.max_tokens_per_mb, counted):
         st.plotly_chart(
             plotly_figure(chart),
             key="sweep_chart",
@@ -97,6 +105,16 @@ def draw_result(job: JobView) -> None:
     )
     if result.memory_note:
         st.caption(f"Memory is the {result.memory_note}.")
+
+
+def _counted(point: CurvePoint, original_tokens: int) -> Candidate:
+    return Candidate(
+        point.max_tokens_per_mb,
+        n_trees=point.n_trees,
+        tree_token_ratio=tree_token_ratio(point.tree_tokens, original_tokens),
+        padded_token_ratio=padded_token_ratio(point.paid_tokens, original_tokens),
+        paid_tokens=point.paid_tokens,
+    )
 
 
 def _table(result: SweepResult) -> pd.DataFrame:

@@ -111,7 +111,7 @@ def _step(one: Candidate) -> Point:
         said += f" ({seconds(one.low_s)} to {seconds(one.high_s)})"
     if one.predicted_s and one.step_kind == "measured":
         said += f", predicted {seconds(one.predicted_s)}"
-    said += f", {many(one.n_trees, 'tree')}"
+    said += f", {many(one.n_trees or 0, 'tree')}"
     said += f", {many(one.repeats, 'repeat')}" if one.repeats else ""
     said += f", {number(one.tokens_per_s, ',.0f')} original tokens/s" if one.tokens_per_s else ""
     return Point(one.max_tokens_per_mb, one.step_s, said, one.low_s, one.high_s)
@@ -124,7 +124,7 @@ def _paid(points: Sequence[Candidate], packer: str, now: int | None) -> Panel | 
     paid = [_counted(p, "paid", p.padded_token_ratio) for p in held]
     tree = [_counted(p, "tree_token_ratio", p.tree_token_ratio) for p in held]
     # Trees that run, dummies too: what is paid is so many times the cap.
-    run = [(p.paid_tokens or 0) // p.max_tokens_per_mb or p.n_trees for p in held]
+    run = [(p.paid_tokens or 0) // p.max_tokens_per_mb for p in held]
     color, dash, _ = SERIES[packer]
     series = (
         *counted_curve(
@@ -136,12 +136,14 @@ def _paid(points: Sequence[Candidate], packer: str, now: int | None) -> Panel | 
             BLOCK_SIZE,
         ),
     )
-    top = max(max(p.padded_token_ratio or 0.0, p.tree_token_ratio) for p in held)
+    top = max(max(p.padded_token_ratio or 0.0, p.tree_token_ratio or 0.0) for p in held)
     return Panel("tokens ÷ original", 120, top * 1.12, series)
 
 
 def _counted(one: Candidate, name: str, value: float | None) -> Point:
-    said = f"{number(one.max_tokens_per_mb)}: {ratio(value)} {name}, {many(one.n_trees, 'tree')}"
+    said = (
+        f"{number(one.max_tokens_per_mb)}: {ratio(value)} {name}, {many(one.n_trees or 0, 'tree')}"
+    )
     return Point(one.max_tokens_per_mb, value, said, label=ratio(value))
 
 
