@@ -14,7 +14,11 @@ from packing.rows import Rows
 from tests.app import CHROMIUM_FLAGS, chromium_path
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--deep", action="store_true", help="run the tests that take long, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What runs together in one process when several share the suite: a file, or all of browser/.
 
     Two browsers at once would wait for each other; a file's fixtures are made once.
@@ -23,6 +27,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.parent.name
         group = folder if folder == "browser" else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
+    if not config.getoption("--deep"):
+        deep = [item for item in items if item.get_closest_marker("deep")]
+        items[:] = [item for item in items if item not in deep]
+        config.hook.pytest_deselected(items=deep)
 
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
