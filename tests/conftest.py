@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 
 from packing.rows import Rows
 from tests.app import CHROMIUM_FLAGS, chromium_path
+
+# A busy machine makes no example wrong.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,6 +39,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def rows_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One cache of tokenised rows for all tests; not the one of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ESPALIER_CACHE", str(tmp_path_factory.mktemp("rows-cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,6 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("ESPALIER_HOME", str(tmp_path / "home"))
 
 
@@ -90,6 +89,7 @@ def test_errors_are_sentences(npz: Path, words: list[str], sentence: str) -> Non
     assert "Traceback" not in result.output + result.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("command", [["pack", "--cap", "128"], ["chain", "--cap", "128"]])
 def test_packing_imports_nothing_heavy(npz: Path, command: list[str]) -> None:
     code = (
