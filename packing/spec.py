@@ -52,3 +52,8 @@ def check_spec(spec: MicroBatchSpec, pad_to_maximum: bool = True, parallel_size:
             f"BLOCK_SIZE={BLOCK_SIZE} and parallel_size={parallel_size}) when pad_to_maximum=True."
         )
     return cap
+
+
+def aligned(cap: int, alignment: int = BLOCK_SIZE) -> int:
+    """The smallest multiple of ``alignment`` that is at least ``cap``."""
+    return -(-cap // alignment) * alignment

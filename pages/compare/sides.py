@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from packing.sources.loaded import Loaded
 from packing.sources.spec import SourceSpec
@@ -22,7 +23,7 @@ from tuning.jobs.store import Store
 from tuning.plan.batch import Batch, batch_rows
 from tuning.plan.commands import rows_argument
 from tuning.plan.plan import TuningPlan
-from tuning.workspace.compare_counted import Counted
+from tuning.plan.summary import BatchSummary
 from tuning.workspace.compare_side import Side, side_of
 from tuning.workspace.compare_text import compare_line
 from tuning.workspace.history import HistoryError, workspace_of_plan, workspace_of_run
@@ -55,12 +56,12 @@ _WORDS = {
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """A side as the page draws it; bench, counted: None where the rows are not at hand."""
+    """A side as the page draws it; batch, counted: None where the rows are not at hand."""
 
     plan: TuningPlan
     side: Side
-    bench: Batch | None
-    counted: Counted | None
+    batch: Batch | None
+    counted: BatchSummary | None
     tags: tuple[str, ...]
 
 
@@ -125,7 +126,7 @@ def runs(a: str, b: str) -> Pair | None:
             st.error(escaped(str(error)), icon=":material/error:")
             return None
         rows = known.rows
-        shown.append(_of(known, None if rows is None else _bench(rows.fingerprint, rows), run))
+        shown.append(_of(known, None if rows is None else _batch(rows.fingerprint, rows), run))
     return Pair(shown[0], shown[1], compare_line(a, b))
 
 
@@ -165,25 +166,25 @@ def _loaded(source: SourceSpec) -> Loaded | None:
 
 
 def _shown(plan: TuningPlan, loaded: Loaded, name: str) -> Shown:
-    bench = data.bench_of(loaded, plan)
-    known = workspace_of_plan(plan, bench.rows, Store(), tune_jobs.jobs())
-    return _of(known, bench, name)
+    batch = data.batch_of(loaded, plan)
+    known = workspace_of_plan(plan, batch.rows, Store(), tune_jobs.jobs())
+    return _of(known, batch, name)
 
 
-def _of(known: Workspace, bench: Batch | None, name: str) -> Shown:
+def _of(known: Workspace, batch: Batch | None, name: str) -> Shown:
     plan = known.plan
-    counted = None if bench is None else _counted(bench.rows.fingerprint, plan.key, bench, plan)
-    return Shown(plan, side_of(known, name, counted), bench, counted, tags_of(plan.source))
+    counted = None if batch is None else _counted(batch.rows.fingerprint, plan.key, batch, plan)
+    return Shown(plan, side_of(known, name, counted), batch, counted, tags_of(plan.source))
 
 
 @st.cache_resource(show_spinner="Counting…", max_entries=64)
-def _counted(data: str, plan: str, _bench: Batch, _plan: TuningPlan) -> Counted:
-    return Counted.of(_bench, _plan)
+def _counted(data: str, plan: str, _batch: Batch, _plan: TuningPlan) -> BatchSummary:
+    return BatchSummary.of(_batch, _plan, detail=False)
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
-def _bench(data: str, _rows: Rows) -> Batch:
-    return Batch.of(_rows, TuningPlan())
+def _batch(data: str, _rows: Rows) -> Batch:
+    return Batch(_rows, PrefixOrder.of(_rows))
 
 
 def _rows_at_hand(plan: TuningPlan) -> Rows | None:

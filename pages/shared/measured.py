@@ -11,9 +11,9 @@ from tuning.plan.batch import Batch
 from tuning.plan.plan import TuningPlan
 
 
-def latest_step(plan: TuningPlan, bench: Batch) -> str | None:
+def latest_step(plan: TuningPlan, batch: Batch) -> str | None:
     """Such as ``1.84 s (measured)``; None where this very question has no time."""
-    answers = [p for p in _points(bench.rows.fingerprint, _stamp()) if _answers(p, plan)]
+    answers = [p for p in _points(batch.rows.fingerprint, _stamp()) if _answers(p, plan)]
     best = next((p for p in answers if p.outcome == "measured"), None)
     found = best or next(iter(answers), None)
     return None if found is None else f"{found.step_s:,.2f} s ({found.outcome})"

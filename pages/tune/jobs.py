@@ -23,27 +23,27 @@ def jobs() -> Jobs:
     return Jobs()
 
 
-def current(bench: Batch) -> JobView | None:
+def current(batch: Batch) -> JobView | None:
     """The newest sweep of this batch with these settings."""
     question = question_of(state.plan())
-    return jobs().newest("sweep", data=bench.rows.fingerprint, question=question)
+    return jobs().newest("sweep", data=batch.rows.fingerprint, question=question)
 
 
-def start(bench: Batch, longest_row: int, rows: Rows) -> None:
+def start(batch: Batch, longest_row: int, rows: Rows) -> None:
     """Start a sweep; what an earlier one measured is taken from the history.
 
-    rows: all the data, for the batches that come after the one of ``bench``
+    rows: all the data, for the batches that come after the one of ``batch``
     """
     plan = state.plan()
     budget_s = 60.0 * float(st.session_state.get(BUDGET, 10))
     arguments = {
         "budget_s": budget_s,
         "longest_row": longest_row,
-        "data": bench.rows.fingerprint,
+        "data": batch.rows.fingerprint,
         "question": question_of(plan),
     }
     others = other_batches(rows, plan)
-    jobs().start("sweep", plan, bench.rows, arguments, 2 * budget_s + 600, others)
+    jobs().start("sweep", plan, batch.rows, arguments, 2 * budget_s + 600, others)
 
 
 def stop(job: str) -> None:

@@ -10,18 +10,18 @@ from pages.tune import jobs as tune_jobs
 from pages.tune import settings as tune_settings
 from pages.tune.parts import draw_pick, draw_result
 
-bench = data.bench()
+batch = data.batch()
 
 st.title("Tune", anchor=False)
 st.caption(
     "Which `max_tokens_per_mb`, how fast, will it fit, how sure? Steps are run on this machine; a "
     "cost model fills the gaps and shows its error."
 )
-job = tune_jobs.current(bench)
+job = tune_jobs.current(batch)
 if job is not None:
     draw_pick(job, state.plan())
-tune_settings.draw(bench, job)
-job = tune_jobs.current(bench)
+tune_settings.draw(batch, job)
+job = tune_jobs.current(batch)
 if job is None:
     st.info(
         "Nothing has been measured on these rows with these settings. Start: the ends of the range "
@@ -33,6 +33,6 @@ elif job.active:
 else:
     tune_jobs.draw_ending(job)
     draw_result(job)
-tune_history.draw(bench)
+tune_history.draw(batch)
 command.draw("sweep")
 help_panel.draw("step", "max_tokens_per_mb", "paid", "dummy tree")

@@ -113,7 +113,7 @@ def _side(what: str) -> Side:
     from tuning.jobs.jobs import Jobs
     from tuning.jobs.store import Store
     from tuning.plan.batch import Batch, batch_rows
-    from tuning.workspace.compare_counted import Counted
+    from tuning.plan.summary import BatchSummary
     from tuning.workspace.compare_side import side_of
     from tuning.workspace.compare_text import plan_of_link
     from tuning.workspace.history import workspace_of_plan, workspace_of_run
@@ -130,7 +130,7 @@ def _side(what: str) -> Side:
     if known.rows is None:
         return side_of(known, what)
     bench = Batch(known.rows, PrefixOrder.of(known.rows))
-    return side_of(known, what, Counted.of(bench, known.plan))
+    return side_of(known, what, BatchSummary.of(bench, known.plan, detail=False))
 
 
 def _rows_at_hand(plan: TuningPlan) -> Rows | None:

@@ -26,9 +26,9 @@ def evidence_of(
 
     points: measured points, newest first; those of another plan, batch or cap are passed over
 
-    Raises RowTooLong where the batch does not fit the cap.
+    Raises BatchRefused where AReaL stops at the batch.
     """
-    metrics = bench.metrics(plan.max_tokens_per_mb, plan.packer)
+    simulation = bench.simulation(plan)
     known = list(points)
     tree = _answer(known, plan, "tree", bench.rows.fingerprint)
     flat = None
@@ -39,9 +39,10 @@ def evidence_of(
         rows=len(bench.rows),
         tokens=bench.rows.n_tokens,
         packing={
-            "trees": metrics.n_trees,
-            "tree_token_ratio": metrics.tree_token_ratio,
-            "padded_token_ratio": metrics.padded_token_ratio,
+            "trees": simulation.n_trees,
+            "dummy trees": simulation.n_dummy_trees,
+            "tree_token_ratio": simulation.tree_token_ratio,
+            "padded_token_ratio": simulation.padded_token_ratio,
             "longest row": bench.rows.longest,
         },
         measured=None if tree is None else _measured(tree, flat),

@@ -187,14 +187,23 @@ def modes_table(workspace: Workspace) -> Table:
 def breaks_table(workspace: Workspace) -> Table:
     columns = (
         "after tokens", "places", "rows", "prompt groups", "tokens lost in one trie",
-        "tree_token_ratio", "without the break",
+        "tokens in trees", "without the break", "paid tokens", "paid without the break",
     )  # fmt: skip
     found = workspace.batch.breaks if workspace.batch else ()
     rows = [
-        (
-            *(Cell(v, "exact") for v in (b.position, b.places, b.rows, b.groups, b.tokens_saved)),
-            Cell(b.ratio_from, "exact", ".4f"),
-            Cell(b.ratio_to, "exact", ".4f"),
+        tuple(
+            Cell(value, "exact")
+            for value in (
+                b.position,
+                b.places,
+                b.rows,
+                b.groups,
+                b.tokens_saved,
+                b.tree_tokens,
+                b.tree_tokens_to,
+                b.paid_tokens,
+                b.paid_tokens_to,
+            )  # fmt: skip
         )
         for b in found
     ]

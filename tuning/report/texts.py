@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from packing.batch.divergence import Divergence, find_divergences
+from packing.batch.divergence import Divergence
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
+from tuning.plan.batch import Batch
 from tuning.report.escape import esc
 from tuning.report.markup import paragraph, section
 from tuning.workspace.workspace import Workspace
@@ -20,8 +21,8 @@ def breaks_text(workspace: Workspace) -> str:
     """What stands before, at and after the places where rows almost share."""
     if workspace.rows is None:
         return ""
-    order, cap = PrefixOrder.of(workspace.rows), workspace.plan.max_tokens_per_mb
-    found = find_divergences(workspace.rows, order, cap)[:_BREAKS_SHOWN]
+    batch = Batch(workspace.rows, PrefixOrder.of(workspace.rows))
+    found = batch.divergences(workspace.plan)[:_BREAKS_SHOWN]
     return "".join(_break(workspace.rows, one) for one in found)
 
 

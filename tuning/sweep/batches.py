@@ -19,7 +19,8 @@ from packing.batch.dispatch import batches
 from packing.packers.areal import RowTooLong
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
-from tuning.plan.batch import Batch, batch_plan, batch_rows
+from packing.spec import aligned
+from tuning.plan.batch import Batch, batch_rows
 from tuning.plan.plan import TuningPlan
 from tuning.sweep.candidates import counted
 from tuning.sweep.costmodel import CostModel
@@ -111,8 +112,7 @@ class OtherBatches:
 
         found = []
         for bench in self.benches:
-            chain = bench.chain(batch_plan(self.plan, cap))
-            share = share_of(bench.rows, bench.order, chain, "tree", self.plan.packer)
+            share = share_of(bench.rows, bench.simulation(self.plan, cap), "tree")
             found.append(share.features)
         return tuple(found)
 
@@ -175,4 +175,9 @@ def too_long(cap: int, longest_row: int) -> Candidate | None:
     if cap >= longest_row:
         return None
     message = str(RowTooLong(0, longest_row, cap))
-    return Candidate(cap, fits=False, refused=True, message=f"in another batch: {message}")
+    return Candidate(
+        cap,
+        fits=False,
+        refused=True,
+        message=f"in another batch AReaL stops: “{message}” Choose {aligned(longest_row):,} or more.",
+    )
