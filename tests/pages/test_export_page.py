@@ -26,7 +26,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
     monkeypatch.setenv("ESPALIER_HOME", str(tmp_path))
     monkeypatch.setenv("ESPALIER_AREAL", str(tmp_path))
     st.cache_resource.clear()
-    yield AppTest.from_file(_FRAME, default_timeout=60)
+    yield AppTest.from_file(_FRAME, default_timeout=240)
     st.cache_resource.clear()
 
 

@@ -44,6 +44,7 @@ def test_areal_takes_every_export(areal: Areal, engine: Engine) -> None:
     assert answer.left_out == ("my_own",)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_python_form_runs_against_areal(areal: Areal, engine: Engine) -> None:
     text = render(replace(PLAN, engine=engine), Evidence(), form="python")
