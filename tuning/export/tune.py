@@ -64,7 +64,7 @@ def tune_config(
         replace(plan, engine=engine),
         target,
         prefix=config.prefix,
-        with_ref=Case(config, target).uses_ref,
+        with_ref="ref" in Case(config, target).engines,
         trees=trees,
     )
     minibatches = f"{config.prefix}ppo_n_minibatches"

@@ -106,13 +106,23 @@ def test_parts_that_a_plan_does_not_cover_are_named() -> None:
         assert words in joined
 
 
-def test_defaults_files_beside_the_config_are_read(tmp_path: Path) -> None:
-    (tmp_path / "base.yaml").write_text("gconfig: {n_samples: 4}\nactor: {path: a}\n")
+def test_defaults_are_composed_by_hydra_itself(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("gconfig: {n_samples: 4}\nactor: {path: a, dtype: fp32}\n")
+    (tmp_path / "actor").mkdir()
+    (tmp_path / "actor" / "small.yaml").write_text("kl_ctl: 0.5\n")
+    (tmp_path / "glob.yaml").write_text("# @package _global_\nseed: 7\n")
     file = tmp_path / "run.yaml"
-    file.write_text("defaults:\n  - base\n  - ../other\n  - _self_\nactor: {path: b}\n")
+    listed = "defaults:\n  - base\n  - /glob\n  - actor: small\n  - _self_\nactor: {path: b}\n"
+    file.write_text(listed)
     found = ArealConfig.read(file)
-    assert (found.get("gconfig.n_samples"), found.get("actor.path")) == (4, "b")
-    assert len(found.notes) == 1 and "../other" in found.notes[0]
+    got = [found.get(p) for p in ("gconfig.n_samples", "actor.path", "actor.kl_ctl", "seed")]
+    assert got == [4, "b", 0.5, 7] and found.refused == ""
+    file.write_text(listed.replace("  - _self_\n", "").replace("  - base", "  - _self_\n  - base"))
+    assert ArealConfig.read(file).get("actor.path") == "a"
+    file.write_text("defaults:\n  - ../nowhere\n  - _self_\nactor: {path: b}\n")
+    assert "MissingConfigException" in ArealConfig.read(file).refused
+    of_text = ArealConfig.read(listed)
+    assert of_text.get("actor.path") == "b" and "defaults" in of_text.notes[0]
 
 
 def test_a_huge_file_is_refused_without_reading_it_all(tmp_path: Path) -> None:

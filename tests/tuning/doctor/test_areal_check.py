@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tuning.areal.tables import TABLES
 
 from tests.tuning.configs import BASE, config
 from tuning.areal.backend import Engine
 from tuning.areal.schema import table
-from tuning.areal.tables import TABLES
 from tuning.doctor import check as areal_check
 from tuning.doctor.check import Areal, ask, find_areal, parse_overrides, validate
 from tuning.export.export import Evidence, override_lines, render
