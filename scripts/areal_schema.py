@@ -169,7 +169,8 @@ def _choices(cls: Any, one: dataclasses.Field[Any], optional: bool) -> dict[str,
             return {}
         blank = {"blank": True} if _refusal(cls, {one.name: "  "}) is None else {}
         return {"nonempty": True, "says": empty} | blank
-    tried = [*one.metadata.get("choices", ()), *re.findall(r"'([^']*)'", complaint), *_ALIASES]
+    quoted = sorted(re.findall(r"'([^']*)'", complaint))  # a set is printed in any order
+    tried = [*one.metadata.get("choices", ()), *quoted, *_ALIASES]
     tried += [_default(one), *(["vllm", "sglang"]), *([None] if optional else [])]
     taken = [t for t in dict.fromkeys(tried) if _refusal(cls, {one.name: t}) is None]
     slash = {"slash": True} if _refusal(cls, {one.name: "a/b"}) is None else {}
@@ -189,7 +190,6 @@ def _refusal(cls: Any, values: dict[str, Any]) -> str | None:
 
 
 def _template(complaint: str, value: str) -> str:
-    # A set is printed in another order each time.
     ordered = re.sub(
         r"\{('[^{}]*')\}",
         lambda m: "{{" + ", ".join(sorted(m.group(1).split(", "))) + "}}",

@@ -46,7 +46,7 @@ _FRAME = (
     "stats_logger",
     "rollout",
 )
-_AGENT_KEYS = ("econfig", "agent_run_args", "max_turns", "export_style", "workflow", "agent")
+_AGENT_KEYS = ("econfig", "agent_run_args", "max_turns", "export_style")
 _NEWEST: Version = "main"
 
 
@@ -134,9 +134,14 @@ class ArealConfig:
         return sum(key in self.values for key in _FRAME) < 3
 
     @property
+    def multi_turn(self) -> bool:
+        """Whether a script's own keys say that a sample takes several turns."""
+        return any(self.has(key) for key in _AGENT_KEYS)
+
+    @property
     def agent(self) -> bool:
-        """Whether a sample takes several turns: keys of an agent stand in the file."""
-        return any(self.has(key) for key in _AGENT_KEYS) or self.has("rollout.agent")
+        """Whether a sample may take several turns: it does, or an agent is configured."""
+        return self.multi_turn or self.has("rollout.agent")
 
     @property
     def prefix(self) -> str:

@@ -10,7 +10,7 @@ Notable:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, make_dataclass
 from functools import cache
 from pathlib import Path
@@ -126,6 +126,14 @@ def field_at(version: Version, name: str, path: str) -> Field | None:
 def versions_with(name: str, path: str) -> tuple[Version, ...]:
     """The versions whose class ``name`` has a field at ``path``."""
     return tuple(v for v in VERSIONS if field_at(v, name, path) is not None)
+
+
+def least_version(name: str, paths: Iterable[str]) -> Version | None:
+    """The oldest version whose class ``name`` has all ``paths``; None where none has."""
+    wanted = list(paths)
+    return next(
+        (v for v in VERSIONS if all(field_at(v, name, path) is not None for path in wanted)), None
+    )
 
 
 @cache

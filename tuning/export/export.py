@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from tuning.areal.schema import EXPORT_VERSIONS, VERSION_NAMES, Version
+from tuning.areal.schema import EXPORT_VERSIONS, VERSION_NAMES, Version, least_version
 from tuning.export.frameworks import trl_config, verl_config
 from tuning.plan.commands import rows_argument
 from tuning.plan.plan import TuningPlan
@@ -291,6 +291,9 @@ def _header(plan: TuningPlan, evidence: Evidence, target: Version, form: Form) -
         figures = ", ".join(f"{name} {_figure(v)}" for name, v in evidence.packing.items())
         lines.append(f"packing (exact): {figures}")
     lines.append(_measured(plan, evidence.measured))
+    if form not in ("trl", "verl"):
+        least = least_version("PPOActorConfig", settings(plan, target))
+        lines.append(f"needs {VERSION_NAMES[least or target]} or newer")
     if evidence.versions:
         lines.append(
             "versions: " + ", ".join(f"{name} {v}" for name, v in evidence.versions.items())

@@ -204,6 +204,31 @@ def test_a_window_that_is_switched_off_does_not_slide() -> None:
     assert from_config({"model_type": "z", "layer_types": ["linear_attention"]}).hybrid
 
 
+@pytest.mark.parametrize(
+    ("fields", "trait"),
+    [
+        ({"layers_block_type": ["mamba", "attention"]}, "hybrid"),
+        ({"linear_num_key_heads": 4}, "hybrid"),
+        ({"hybrid_override_pattern": "M-M*"}, "hybrid"),
+        ({"full_attention_interval": 4}, "hybrid"),
+        ({"ssm_state_size": 16}, "hybrid"),
+        ({"layer_types": ["conv", "full_attention"]}, "hybrid"),
+        ({"attention_chunk_size": 8192}, "sliding"),
+        ({"layer_types": ["sliding_attention", "full_attention"]}, "sliding"),
+        ({"kv_lora_rank": 512}, "latent"),
+        ({"vision_config": {}}, "vision"),
+        ({"image_token_index": 7}, "vision"),
+        ({"text_config": {"layer_types": ["linear_attention"]}, "vision_config": {}}, "hybrid"),
+        ({"moe_num_experts": 8}, "experts"),
+    ],
+)
+def test_a_family_never_heard_of_is_known_by_its_fields(fields: dict, trait: str) -> None:
+    plain = from_config({"model_type": "nobodys", "num_attention_heads": 8, "hidden_size": 512})
+    traits = ("vision", "hybrid", "sliding", "latent", "experts")
+    assert not any(getattr(plain, one) for one in traits)
+    assert getattr(from_config({"model_type": "nobodys", **fields}), trait)
+
+
 def test_every_published_config_imports_and_fills_a_plan(shared_dir: Path) -> None:
     files = sorted((shared_dir / "data" / "areal_configs").glob("*.yaml"))
     assert len(files) >= 17

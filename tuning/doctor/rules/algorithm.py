@@ -124,7 +124,7 @@ def rows_per_minibatch(case: Case) -> Iterator[Found]:
     if batch is None or minibatches is None or not case.config.has("train_dataset.batch_size"):
         return
     rows = batch // case.backend.data * samples
-    if 0 < rows < minibatches and not case.config.agent:
+    if 0 < rows < minibatches and not case.config.multi_turn:
         yield Found(
             f"A rank gets {rows} rows ({batch} prompts × {samples} samples over "
             f"{case.backend.data} ranks), fewer than ppo_n_minibatches = {minibatches}.",
