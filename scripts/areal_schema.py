@@ -152,10 +152,10 @@ def _enforced(cls: Any, one: dataclasses.Field[Any], hint: Any) -> dict[str, Any
     if kinds & {int, float} and bool not in kinds:
         numbers: list[float] = [n for n in _NUMBERS if float in kinds or isinstance(n, int)]
         refused = {n: _refusal(cls, {one.name: n}) for n in numbers}
-        taken = [n for n in numbers if refused[n] is None]
-        below = [n for n in numbers if refused[n] is not None and taken and n < min(taken)]
+        fine = [n for n in numbers if refused[n] is None]
+        below = [n for n in numbers if refused[n] is not None and fine and n < min(fine)]
         if below:
-            bound = {"above": 0} if min(taken) == 1e-9 else {"least": min(taken)}
+            bound = {"above": 0} if min(fine) == 1e-9 else {"least": min(fine)}
             worst = max(below)
             return bound | {"says": _template(refused[worst] or "", str(worst))}
     return {}

@@ -35,7 +35,7 @@ _REFERENCES = (
 )
 _STRINGS = ("", "  ", "x", "8k", "8192", "1e-3", "true", "off", "a/b", "none", "0x10", "1_000")
 _NUMBERS = (-1, 0, 1, 2, 7, 0.5, 1.0, 1e30, -0.1, float("inf"))
-_DATA = ([], {}, [1, "a"], {"a": 1}, None, True, False)
+_DATA: tuple[Any, ...] = ([], {}, [1, "a"], {"a": 1}, None, True, False)
 _BACKENDS = (
     "fsdp:d2p2",
     "fsdp:d4t2c1",

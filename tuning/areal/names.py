@@ -11,7 +11,7 @@ TRAINER_NAMES: dict[Trainer, str] = {
     "dpo": "a DPO config",
     "rw": "a reward-model config",
     "engine": "an engine config on its own",
-    "rollout": "a config that generates and trains nothing",
+    "rollout": "a rollout config, which trains nothing",
     "other": "no config of AReaL's",
 }
 TREES_SERVE: tuple[Trainer, ...] = ("ppo", "engine")

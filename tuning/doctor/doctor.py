@@ -243,7 +243,7 @@ def _short(points: tuple[str, ...]) -> str:
 
 
 def _and(start: str) -> str:
-    return "and " if "off" in start else ""
+    return "" if start.startswith("With") else "and "
 
 
 def _outcome(errors: tuple[Finding, ...] | list[Finding]) -> str:

@@ -100,7 +100,8 @@ def test_areal_and_our_tables_refuse_the_same(areal: Areal, before: str, after: 
 
 @pytest.mark.parametrize("value", ['"8192"', "0x2000", "null"])
 def test_areal_and_our_tables_take_the_same(areal: Areal, value: str) -> None:
-    text = f"experiment_name: e\ntrial_name: t\nbackend: fsdp:d1\nmb_spec: {{max_tokens_per_mb: {value}}}\n"
+    text = "experiment_name: e\ntrial_name: t\nbackend: fsdp:d1\n"
+    text += f"mb_spec: {{max_tokens_per_mb: {value}}}\n"
     for who in (None, areal):
         answer = validate(text, areal=who)
         assert answer.accepted and answer.real == (who is not None)

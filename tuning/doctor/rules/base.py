@@ -269,6 +269,9 @@ class Rule:
 
     def _of(self, case: Case) -> Iterator[Finding]:
         for one in self.check(case):
+            elsewhere = bool(one.path) and not case.config.has(one.path.partition("[")[0])
+            if case.config.fragment and elsewhere and one.path != case.path(case.tree_key):
+                continue  # the rest of the config may hold it
             severity = one.severity or self.severity
             when = one.when or _WHEN[severity]
             if severity == "fails at first batch" and not one.when and case.is_ppo:

@@ -124,10 +124,14 @@ def missing_value(case: Case) -> Iterator[Found]:
         return  # the rest of the config may hold them
     for one in _refusals(case, "missing value"):
         name = one.path.rpartition(".")[2]
-        advice, fix = _ADVICE.get(one.path), {}
+        advice: str | None = _ADVICE.get(one.path)
+        fix: dict[str, Any] = {}
         if advice is None and one.path != name and name in _ABOVE:
             advice = f"${{{_ABOVE[name]}}}"
             fix = {one.path: advice} if case.config.has(_ABOVE[name]) else {}
+        if one.path == "train_dataset.type":
+            advice = {"ppo": "rl"}.get(case.config.trainer, case.config.trainer)
+            fix = {one.path: advice}
         removed = name == "backend" and case.config.has("allocation_mode")
         more = "; allocation_mode no longer counts" if removed else ""
         yield Found(
@@ -148,7 +152,6 @@ _ADVICE = {
     "experiment_name": "a name",
     "trial_name": "a name",
     "train_dataset.path": "the data set",
-    "train_dataset.type": "rl (or sft, dpo, rw)",
     "rollout.backend": "sglang:d4, or vllm:d4",
 }
 _EXAMPLES = {"backend": "an engine and its ranks, such as fsdp:d8"}
