@@ -30,7 +30,7 @@ class Worker:
     def __init__(self, python: str, module: str, **environment: str) -> None:
         names = {"OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1", "PYTHONPATH": str(ROOT)}
         read, write = os.pipe()
-        self.said = tempfile.TemporaryFile("w+")
+        self.said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - as long as the process
         self.process = subprocess.Popen(
             [python, "-m", module, str(write)],
             cwd=ROOT,
