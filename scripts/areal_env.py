@@ -4,6 +4,7 @@ Notable:
 - torch, transformers and numpy are the project's: a ``.pth`` line lends what .venv holds. AReaL
   1.0.4 asks for torch < 2.11 and transformers <= 5.3; its engine runs as well on the newer ones
 - areal_env.txt is complete, so pip resolves nothing and never touches what is lent
+- it has the checkout and the plugin of ``kernels/integrations/areal`` on its path
 - the loggers that AReaL imports and a test never starts are stand-ins, written here
 - a stamp, written last, says what was installed: while it fits, nothing is done
 """
@@ -31,6 +32,12 @@ from unittest.mock import MagicMock
 def __getattr__(name: str) -> MagicMock:
     return MagicMock(name=f"{name}.{{name}}")
 '''
+# As the wheel's, for the checkout: the plugin answers to its switch in every process.
+HOOK = (
+    f"{ROOT}\n"
+    'import os; os.environ.get("ESPALIER_AREAL") == "1" and '
+    '__import__("kernels.integrations.areal.hook")\n'
+)
 ENGINE = "areal.engine.fsdp_engine"
 # What .venv lends: its Python, its folders of packages, its torch.
 PROBE = """
@@ -71,7 +78,7 @@ def run(what: str, *command: str | Path) -> None:
 def make(folder: Path) -> None:
     """The environment at ``folder``: made, repaired where it was interrupted, else left alone."""
     found = lent()
-    content = REQUIREMENTS.read_bytes() + STAND_IN.encode()
+    content = REQUIREMENTS.read_bytes() + STAND_IN.encode() + HOOK.encode()
     want = found | {"files": hashlib.sha256(content).hexdigest()}
     stamp, python = folder / "areal-env.json", folder / "bin" / "python"
     if stamp.exists() and json.loads(stamp.read_text()) == want and python.exists():
@@ -86,6 +93,7 @@ def make(folder: Path) -> None:
     version = ".".join(map(str, found["python"][:2]))
     packages = folder / "lib" / f"python{version}" / "site-packages"
     (packages / "lent.pth").write_text("\n".join(found["folders"]) + "\n")
+    (packages / "espalier_areal.pth").write_text(HOOK)
     for name in LOGGERS:
         (packages / f"{name}.py").write_text(STAND_IN.format(name=name))
     pip = (python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check")
