@@ -76,13 +76,15 @@ _OPTIONS = {
         "ppo_n_minibatches": "--ppo-n-minibatches",
     },
 }
+PROGRAM = "espalier" if __package__.startswith("espalier.") else "python -m tuning"
+"""How this command line is called: by the wheel's command, or in the checkout."""
 _BATCH = {"prompts_per_step": "--prompts", "samples_per_prompt": "--samples"}
 
 
 def command_line(name: str, plan: TuningPlan) -> str:
     """``python -m tuning NAME ROWS …`` for a plan; only what differs from the defaults."""
     default = TuningPlan()
-    words = ["python", "-m", "tuning", name, rows_argument(plan.source)]
+    words = [*PROGRAM.split(), name, rows_argument(plan.source)]
     words += source_options(plan.source)
     options = _OPTIONS[name] | (_BATCH if name != "rows" else {})
     for field, option in options.items():

@@ -22,6 +22,7 @@ from tuning.jobs.jobs import Jobs, load_rows
 from tuning.jobs.points import Point, Question
 from tuning.jobs.store import Store
 from tuning.plan.batch import Batch, batch_rows
+from tuning.plan.commands import PROGRAM
 from tuning.plan.plan import Layout, TuningPlan
 from tuning.plan.summary import BatchSummary
 from tuning.sweep.result import SweepResult
@@ -129,7 +130,7 @@ class Workspace:
         if not entries:
             raise WorkspaceError(
                 f"there is no file and no run of the history called {run!r}; "
-                "`python -m tuning history list` names the runs."
+                f"`{PROGRAM} history list` names the runs."
             )
         folder = (jobs or jobs_folder()) / run
         sweep = None
