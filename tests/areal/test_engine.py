@@ -225,6 +225,21 @@ def test_the_config_that_names_the_plugin_stops_where_it_is_not(engines: Engines
 
 
 @pytest.mark.deep
+def test_minibatches_of_whole_groups(engines: Engines, start: Callable[..., Worker]) -> None:
+    """Asked for, siblings share a minibatch, with trees and without; AReaL scatters them."""
+    groups = [*prompt_groups(), *turns()]
+    fields: dict[str, Any] = {"ppo_n_minibatches": 3}
+    worker = start("tests.areal.engine", ESPALIER_AREAL="1", ESPALIER_AREAL_MINIBATCHES="groups")
+    trees = engines.step(worker, groups, tree=True, cap=CAP, **fields)
+    flat = engines.step(worker, groups, tree=False, **fields)
+    assert relative(trees["weights"], flat["weights"]) < 2e-5
+    ratio = "ppo_actor/update/tree_token_ratio"
+    scattered = engines.trees(groups, **fields)
+    assert trees["stats"][ratio] < scattered["stats"][ratio] - 0.1
+    assert relative(trees["weights"], scattered["weights"]) > 1e-4
+
+
+@pytest.mark.deep
 def test_two_workers_of_areals_controller_stay_in_step(engines: Engines) -> None:
     """One rank has one tree, the other three: two of its trees are dummies."""
     rng = random.Random(7)
