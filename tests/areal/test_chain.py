@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from packing.batch.pipeline import simulate
-from packing.batch.simulation import BatchSpec
+from packing.batch.refusal import BatchRefused
+from packing.batch.spec import BatchSpec
 from packing.packers.flat import PaddingRule
 from packing.rows import Rows
 from tests.areal.worker import Refused, Worker
@@ -58,7 +59,8 @@ def ours(groups: list[list[list[int]]], pad_to_maximum: bool, **plan: Any) -> di
         [row for group in groups for row in group],
         [number for number, group in enumerate(groups) for _ in group],
     )
-    spec = BatchSpec(**plan, padding=PaddingRule(pad_to_maximum))
+    plan["dispatch"] = plan.pop("mode")
+    spec = BatchSpec(**plan, block_size=1, padding=PaddingRule(pad_to_maximum))
     chain: dict[str, Any] = json.loads(json.dumps(simulate(rows, spec).to_json()))
     return {"dp_parts": chain["dp_parts"], "ranks": chain["ranks"]}
 
@@ -73,12 +75,11 @@ def test_a_plan_is_areals(areal: Worker, groups: list[list[list[int]]], plan: An
     try:
         theirs: Any = areal.ask(groups=groups, **plan)
     except Refused as refused:
-        theirs = refused.args
+        theirs = refused.args[1]
     try:
         mine: Any = ours(groups, **plan)
-    except (ValueError, RuntimeError) as error:
-        kind = next(k for k in (ValueError, RuntimeError) if isinstance(error, k))
-        mine = (kind.__name__, str(error))
+    except BatchRefused as refused:
+        mine = refused.words
     if isinstance(mine, dict) and isinstance(theirs, dict):
         _forget_refused(mine["ranks"], theirs["ranks"])
     assert mine == theirs

@@ -231,7 +231,7 @@ def test_minibatches_of_whole_groups(engines: Engines, start: Callable[..., Work
     fields: dict[str, Any] = {"ppo_n_minibatches": 3}
     worker = start("tests.areal.engine", ESPALIER_AREAL="1", ESPALIER_AREAL_MINIBATCHES="groups")
     trees = engines.step(worker, groups, tree=True, cap=CAP, **fields)
-    flat = engines.step(worker, groups, tree=False, **fields)
+    flat = engines.step(worker, groups, tree=False, n_mbs=8, **fields)
     assert relative(trees["weights"], flat["weights"]) < 2e-5
     ratio = "ppo_actor/update/tree_token_ratio"
     scattered = engines.trees(groups, **fields)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from tuning.cli.common import Cap, Json, Prompts, RowOptions, Samples, row_options, sentences
+from tuning.cli.common import Json, PlanOptions, RowOptions, row_options, sentences
 
 _VERSIONS = "AReaL version: 1.0.4, main or tree_training_mode."
 
@@ -41,50 +41,31 @@ def check(
 
 @row_options
 def export(
-    options: RowOptions,
-    cap: Cap,
-    engine: Annotated[str, typer.Option(help="fsdp, megatron or archon.")] = "fsdp",
-    model: Annotated[str, typer.Option(help="The model's path or Hub id.")] = "",
-    dp: Annotated[int, typer.Option(help="Data-parallel ranks.")] = 1,
-    tp: Annotated[int, typer.Option(help="Tensor-parallel ranks.")] = 1,
-    ppo_n_minibatches: Annotated[int, typer.Option(help="Minibatches of an update.")] = 1,
+    options: PlanOptions,
     target: Annotated[str, typer.Option(help=_VERSIONS)] = "1.0.4",
     form: Annotated[
         str, typer.Option(help="yaml, fragment, overrides, python, trl or verl.")
     ] = "yaml",
-    prompts: Prompts = 0,
-    samples: Samples = 0,
+    ref: Annotated[bool, typer.Option("--ref", help="A reference model runs (kl_ctl > 0).")] = (
+        False
+    ),
+    trees: Annotated[bool, typer.Option(help="Whether trees are turned on.")] = True,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Write to a file.")] = None,
 ) -> None:
     """Print a config with tree training on that will not fail after the first rollout."""
     from tuning.export.evidence import evidence_of
     from tuning.export.export import FORMS, render
     from tuning.jobs.store import Store
-    from tuning.plan.batch import Batch
-    from tuning.plan.plan import TuningPlan
 
     with sentences():
-        plan = TuningPlan.from_json(
-            {
-                "source": options.spec().to_json(),
-                "max_tokens_per_mb": cap,
-                "engine": engine,
-                "dp_size": dp,
-                "tp_size": tp,
-                "ppo_n_minibatches": ppo_n_minibatches,
-                "prompts_per_step": prompts,
-                "samples_per_prompt": samples,
-            }
-            | ({"model": model} if model else {})
-        )
-        if plan.problems():
-            raise ValueError(" ".join(plan.problems()))
+        plan = options.runnable()
         if form not in FORMS:
             raise ValueError(f"--form is one of {', '.join(FORMS)}, not {form}")
-        bench = Batch.of(options.read(), plan)
-        points = [entry.point for entry in Store().entries(data=bench.rows.fingerprint)]
-        evidence = evidence_of(bench, plan, points)
-        text = render(plan, evidence, _choice("--target", target), form)
+        batch = options.batch(plan)
+        points = [entry.point for entry in Store().entries(data=batch.rows.fingerprint)]
+        evidence = evidence_of(batch, plan, points)
+        version = _choice("--target", target)
+        text = render(plan, evidence, version, form, with_ref=ref, trees=trees)
         if out is not None:
             out.write_text(text)
     if out is None:

@@ -33,11 +33,14 @@ def group_minibatches(
 
 
 def keep_groups(actor: Any) -> None:
-    """Make ``PPOActor.ppo_update`` of AReaL's module ``areal.trainer.ppo.actor`` keep groups."""
+    """Make ``PPOActor.ppo_update`` of AReaL's module ``areal.trainer.ppo.actor`` keep groups.
+
+    Its ``batched_call`` is handed a list of groups, and makes one batch of it, which is then split.
+    """
     import areal.utils.data as data
 
     split: Callable[..., Any] = actor.split_padded_tensor_dict_into_mb_list
-    update = actor.PPOActor.ppo_update
+    call: Callable[..., Any] = actor.batched_call
     sizes: list[int] = []
 
     def split_groups(batch: dict[str, Any], mb_spec: Any, group: Any = None) -> Any:
@@ -47,9 +50,9 @@ def keep_groups(actor: Any) -> None:
         with mock.patch.object(data, "allocate_balanced_mbs_synced", allocate):
             return split(batch, mb_spec, group)
 
-    def ppo_update(self: Any, trajectories: list[dict[str, Any]]) -> None:
-        sizes[:] = [len(trajectory["input_ids"]) for trajectory in trajectories]
-        update(self, trajectories)
+    def batched_call(fn: Any, groups: list[dict[str, Any]], **options: Any) -> Any:
+        sizes[:] = [len(group["input_ids"]) for group in groups]
+        return call(fn, groups, **options)
 
     actor.split_padded_tensor_dict_into_mb_list = split_groups
-    actor.PPOActor.ppo_update = ppo_update
+    actor.batched_call = batched_call

@@ -10,7 +10,6 @@ Notable:
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -133,8 +132,7 @@ def _pack(
     packing, order = None, PrefixOrder.of(rows)
     if option("PACKER") == "prefix-aware":
         cap = check_spec(spec, pad_to_maximum, parallel_size)
-        # no limit of time: tensor parallel ranks pack the same rows and must find the same trees
-        packing = pack_prefix_aware(order, cap, budget_s=math.inf)
+        packing = pack_prefix_aware(order, cap)
         spec = _cap_only(spec)  # its warning is given once
     place = keep.flatten().nonzero()[:, 0].cpu().numpy()
     return pack(

@@ -115,7 +115,7 @@ def test_rules_on_rows() -> None:
 
 def test_the_scatter_cost_is_that_of_the_simulated_batch() -> None:
     from packing.batch.pipeline import simulate
-    from packing.batch.simulation import BatchSpec
+    from packing.batch.spec import BatchSpec
 
     rows = _rows(32, 8, 300, 300)
     two = config(("ppo_n_minibatches: 1", "ppo_n_minibatches: 2"))
