@@ -65,6 +65,7 @@ def ours(groups: list[list[list[int]]], pad_to_maximum: bool, **plan: Any) -> di
     return {"dp_parts": chain["dp_parts"], "ranks": chain["ranks"]}
 
 
+@pytest.mark.process
 @settings(
     max_examples=100,
     deadline=None,

@@ -12,6 +12,8 @@ import torch
 
 from tests.areal.worker import Refused, Worker
 
+pytestmark = [pytest.mark.deep, pytest.mark.process, pytest.mark.timeout(1200)]
+
 CAP = 256
 Groups = list[dict[str, Any]]
 
@@ -224,14 +226,17 @@ def test_the_config_that_names_the_plugin_stops_where_it_is_not(engines: Engines
     assert relative(named["gradients"], engines.trees(groups)["gradients"]) < 1e-6
 
 
-@pytest.mark.deep
 def test_minibatches_of_whole_groups(engines: Engines, start: Callable[..., Worker]) -> None:
     """Asked for, siblings share a minibatch, with trees and without; AReaL scatters them."""
-    groups = [*prompt_groups(), *turns()]
+    rng, groups = random.Random(8), []
+    for _ in range(6):  # any two rows exceed the longest: flat micro-batches hold one
+        prompt = tokens(rng, 40)
+        rows = [prompt + tokens(rng, rng.randrange(15, 50)) for _ in range(4)]
+        groups.append({"rows": rows, "prompts": [40] * 4})
     fields: dict[str, Any] = {"ppo_n_minibatches": 3}
     worker = start("tests.areal.engine", ESPALIER_AREAL="1", ESPALIER_AREAL_MINIBATCHES="groups")
     trees = engines.step(worker, groups, tree=True, cap=CAP, **fields)
-    flat = engines.step(worker, groups, tree=False, n_mbs=8, **fields)
+    flat = engines.step(worker, groups, tree=False, n_mbs=1, **fields)
     assert relative(trees["weights"], flat["weights"]) < 2e-5
     ratio = "ppo_actor/update/tree_token_ratio"
     scattered = engines.trees(groups, **fields)
@@ -239,7 +244,6 @@ def test_minibatches_of_whole_groups(engines: Engines, start: Callable[..., Work
     assert relative(trees["weights"], scattered["weights"]) > 1e-4
 
 
-@pytest.mark.deep
 def test_two_workers_of_areals_controller_stay_in_step(engines: Engines) -> None:
     """One rank has one tree, the other three: two of its trees are dummies."""
     rng = random.Random(7)
@@ -253,7 +257,6 @@ def test_two_workers_of_areals_controller_stay_in_step(engines: Engines) -> None
     assert_same_outside(many, flat, groups)
 
 
-@pytest.mark.deep
 def test_tensor_parallel_workers(engines: Engines) -> None:
     """Against AReaL's own tensor parallel step, which is not quite its step on one rank."""
     groups = turns()

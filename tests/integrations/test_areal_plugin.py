@@ -298,11 +298,13 @@ def look(tmp_path: Path) -> Callable[..., str]:
     return run
 
 
+@pytest.mark.process
 def test_the_hook_patches_what_is_imported(look: Callable[..., str]) -> None:
     assert look() == "('sdpa', 'espalier_tree') kernels.integrations.areal.trees"
     assert look(switch="0") == "('sdpa',) areal.engine.fsdp_engine"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [

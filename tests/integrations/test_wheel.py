@@ -100,6 +100,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 
 @pytest.mark.deep
+@pytest.mark.process
 def test_every_module_is_there_and_none_at_the_top(installed: Installed) -> None:
     code = """
 import importlib, pkgutil, sys
@@ -119,6 +120,7 @@ print([name for name in ("packing", "tuning", "pages", "kernels.model") if name 
 
 
 @pytest.mark.deep
+@pytest.mark.process
 def test_the_library_and_the_command(installed: Installed) -> None:
     code = """
 from espalier.packing.prefixes import PrefixOrder
@@ -132,6 +134,7 @@ print(pack_areal(PrefixOrder.of(Rows.from_lists([[1, 2, 3], [1, 2, 4]])), 128).t
 
 
 @pytest.mark.deep
+@pytest.mark.process
 def test_a_sweep_in_its_worker(installed: Installed) -> None:
     options = ["--prompts", "2", "--samples", "2", "--model", "tiny", "--budget", "20s"]
     swept = installed.espalier("sweep", "sample:math-grpo", *options, "--caps", "4096,8192")
@@ -139,6 +142,7 @@ def test_a_sweep_in_its_worker(installed: Installed) -> None:
 
 
 @pytest.mark.deep
+@pytest.mark.process
 def test_the_console_answers(installed: Installed) -> None:
     with subprocess.Popen(
         [installed.home / "env" / "bin" / "espalier", "app", "--server.port", "0"],

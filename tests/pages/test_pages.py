@@ -24,7 +24,6 @@ FIGURE_BUDGET = 300_000
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("ESPALIER_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("ESPALIER_DATA", str(tmp_path))
     yield
     st.cache_resource.clear()
@@ -32,7 +31,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 def opened(page: str = "dataset", **query: str) -> AppTest:
-    app = AppTest.from_file(FRAME, default_timeout=60)
+    app = AppTest.from_file(FRAME, default_timeout=240)
     for name, value in query.items():
         app.query_params[name] = value
     app.run()
@@ -90,7 +89,7 @@ def test_rows_that_load_after_the_strip_was_drawn_are_shown_in_it(
     monkeypatch.setattr(data, "load", load_late)
     monkeypatch.setattr(summary_strip, "draw", draw_then_load)
     monkeypatch.setattr(data, "_PATIENCE_S", 0.1)
-    app = AppTest.from_file(FRAME, default_timeout=60).run()
+    app = AppTest.from_file(FRAME, default_timeout=240).run()
     assert not any(b.key == "cancel_load" for b in app.button), "the page itself has its rows"
     assert "rows a step" in summary(app)
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from tuning.areal.schema import EXPORT_VERSIONS, VERSION_NAMES, Version
+from tuning.areal.schema import EXPORT_VERSIONS, VERSION_NAMES, Version, least_version
 from tuning.export.frameworks import trl_config, verl_config
 from tuning.plan.commands import rows_argument
 from tuning.plan.plan import TuningPlan
@@ -299,6 +299,9 @@ def _header(plan: TuningPlan, evidence: Evidence, target: Version, form: Form) -
         whose = "" if plan.packer == "areal" else ", with Espalier's packer inside AReaL"
         lines.append(f"packing (exact{whose}): {figures}")
     lines.append(_measured(plan, evidence.measured))
+    if form not in ("trl", "verl"):
+        least = least_version("PPOActorConfig", settings(plan, target))
+        lines.append(f"needs {VERSION_NAMES[least or target]} or newer")
     if evidence.versions:
         lines.append(
             "versions: " + ", ".join(f"{name} {v}" for name, v in evidence.versions.items())

@@ -23,7 +23,6 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("ESPALIER_HOME", str(tmp_path / "home"))
 
 
@@ -131,6 +130,7 @@ def test_errors_are_sentences(npz: Path, words: list[str], sentence: str) -> Non
     assert "Traceback" not in result.output + result.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("command", [["pack", "--cap", "256"], ["chain", "--cap", "256"]])
 def test_packing_imports_nothing_heavy(npz: Path, command: list[str]) -> None:
     code = (

@@ -340,6 +340,7 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused.output.count("\n") == 1 and not (here / "x.html").exists()
 
 
+@pytest.mark.process
 def test_the_commands_need_no_heavy_package() -> None:
     script = (
         "import sys, tuning.report, tuning.workspace.compare_text\n"

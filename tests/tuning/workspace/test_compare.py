@@ -242,7 +242,6 @@ def test_the_command_takes_links_runs_and_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ESPALIER_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
     carried = tmp_path / "carried.zip"
     save_workspace(carried, workspace(), with_rows=True)
     pairs = "data=sample:preference-pairs"

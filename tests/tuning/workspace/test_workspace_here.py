@@ -26,7 +26,6 @@ SAMPLE = TuningPlan(source=SourceSpec("sample", "math-grpo"), prompts_per_step=2
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ESPALIER_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
 
 
 def carried(made: Workspace, folder: Path, with_rows: bool) -> Workspace:
