@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import subprocess
 import sys
 import types
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -26,6 +27,7 @@ from kernels.integrations.areal.logprobs import (
 from kernels.integrations.areal.minibatches import group_minibatches
 from kernels.integrations.areal.model import fuse_head, use_trees
 from kernels.integrations.areal.options import option
+from kernels.integrations.areal.patch import UnknownAReaL, patch
 from kernels.integrations.areal.trees import build_packed_tree_batch, build_tree_attn_kwargs
 from kernels.model.model import build_model
 from kernels.model.refusals import UnsupportedModel
@@ -68,6 +70,9 @@ def areal() -> Any:
         gather_logprobs=lambda *a, **k: plain_gather(*a, **k)[0],
         gather_logprobs_entropy=plain_gather,
     )
+    utils.logging = logging
+    modules["areal.version"] = types.ModuleType("areal.version")
+    modules["areal.version"].__version__ = "9.9"  # type: ignore[attr-defined]
     data: Any = types.ModuleType("areal.utils.data")
     data.MicroBatchList = StandInList
     with pytest.MonkeyPatch.context() as patch:
@@ -275,48 +280,45 @@ print(BUILTIN_ATTN_IMPLS, engine.build_packed_tree_batch.__module__)
 """
 
 
-@pytest.fixture
-def look(tmp_path: Path) -> Callable[..., str]:
-    """A process that imports a stand-in for AReaL: what it says in the end."""
-
-    def run(switch: str = "1", **changed: str) -> str:
-        for name, text in (
-            FILES | {"engine/fsdp_engine.py": changed.get("engine", ENGINE)}
-        ).items():
-            (tmp_path / "areal" / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / "areal" / name).write_text(text)
-        hook = "import kernels.integrations.areal.hook" if switch == "1" else ""
-        done = subprocess.run(
+@pytest.mark.process
+def test_the_hook_patches_what_is_imported(tmp_path: Path) -> None:
+    for name, text in FILES.items():
+        (tmp_path / "areal" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "areal" / name).write_text(text)
+    said = [
+        subprocess.run(
             [sys.executable, "-c", f"{hook}\n{LOOK}"],
             cwd=ROOT,
             env={"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": ""},
             capture_output=True,
             text=True,
-        )
-        return (done.stdout + done.stderr).strip().splitlines()[-1]
-
-    return run
-
-
-@pytest.mark.process
-def test_the_hook_patches_what_is_imported(look: Callable[..., str]) -> None:
-    assert look() == "('sdpa', 'espalier_tree') kernels.integrations.areal.trees"
-    assert look(switch="0") == "('sdpa',) areal.engine.fsdp_engine"
+        ).stdout.strip()
+        for hook in ("import kernels.integrations.areal.hook", "")
+    ]
+    assert said[0] == "('sdpa', 'espalier_tree') kernels.integrations.areal.trees"
+    assert said[1] == "('sdpa',) areal.engine.fsdp_engine"
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
-        ("_vocab_stats(logits, trie)", "_vocab_stats(logits, tree)", r"takes (logits tree), not"),
+        ("_vocab_stats(logits, trie)", "_vocab_stats(logits, tree)", "takes (logits tree), not"),
         ("def _create_device_model", "def _create_model", "has no FSDPEngine._create_device_model"),
         ("(self): build_tree_attn_kwargs(1, 2, 3)", "(self): ...", "does not call build_tree_attn"),
     ],
 )
 def test_another_areal_is_refused_before_anything_is_replaced(
-    look: Callable[..., str], old: str, new: str, what: str
+    tmp_path: Path, old: str, new: str, what: str
 ) -> None:
     assert old in ENGINE
-    said = look(engine=ENGINE.replace(old, new))
-    assert "UnknownAReaL: Espalier's plugin knows AReaL 1.0.4 and does not fit AReaL 9.9" in said
-    assert what in said and "Nothing was replaced" in said
+    file = tmp_path / "fsdp_engine.py"
+    file.write_text(ENGINE.replace(old, new))
+    spec = importlib.util.spec_from_file_location("areal.engine.fsdp_engine", file)
+    assert spec and spec.loader
+    engine = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(engine)
+    before = dict(vars(engine))
+    with pytest.raises(UnknownAReaL, match="does not fit AReaL 9") as no:
+        patch(engine)
+    assert what in str(no.value) and "Nothing was replaced" in str(no.value)
+    assert vars(engine) == before

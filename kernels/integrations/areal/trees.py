@@ -29,7 +29,7 @@ from packing.layout import TreeLayout
 from packing.packers.prefix_aware import pack_prefix_aware
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
-from packing.spec import MicroBatchSpec, check_spec
+from packing.spec import MicroBatchSpec
 
 
 @dataclass(eq=False)
@@ -131,9 +131,9 @@ def _pack(
     """The trees of this rank; each carries where its rows' tokens stand in the padded batch."""
     packing, order = None, PrefixOrder.of(rows)
     if option("PACKER") == "prefix-aware":
-        cap = check_spec(spec, pad_to_maximum, parallel_size)
-        packing = pack_prefix_aware(order, cap)
-        spec = _cap_only(spec)  # its warning is given once
+        pack(rows.take([]), spec, pad_to_maximum, parallel_size)  # its checks and its warning
+        spec = _cap_only(spec)
+        packing = pack_prefix_aware(order, spec.max_tokens_per_mb or 0)
     place = keep.flatten().nonzero()[:, 0].cpu().numpy()
     return pack(
         rows,
