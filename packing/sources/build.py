@@ -49,6 +49,18 @@ class Built:
     lengths: npt.NDArray[np.float64]
     role_tokens: dict[str, int]
 
+    def only(self, kept: npt.NDArray[np.int64]) -> Built:
+        """These rows; who wrote their tokens is no longer known."""
+        return Built(
+            self.rows.take(kept),
+            None if self.prompt_lengths is None else self.prompt_lengths[kept],
+            None if self.rewards is None else self.rewards[kept],
+            self.records[kept],
+            self.flags[kept],
+            self.lengths[kept],
+            {},
+        )
+
 
 class RowBuilder:
     """Collects drafts; ``finish`` gives the rows. Group numbers follow first appearance."""

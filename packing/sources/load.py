@@ -22,15 +22,18 @@ from packing.sources.drafts import Draft
 from packing.sources.errors import LoadCancelled, SourceError, Where
 from packing.sources.expand import Expander
 from packing.sources.files.opened import Opened, open_source
+from packing.sources.files.paths import check_allowed
 from packing.sources.files.records import Chunk
 from packing.sources.loaded import Loaded, PrefixReport, Provenance, assembled, keep, restored
 from packing.sources.problems import Flag, find_flags
+from packing.sources.records.groups import dropped
+from packing.sources.records.odd import OddRecords
+from packing.sources.records.reading import Reading, reading_of
 from packing.sources.role_names import CONTENT
-from packing.sources.roles import Roles, describe, resolve
+from packing.sources.roles import Roles, describe
 from packing.sources.simulate import simulate
-from packing.sources.spec import SourceSpec
+from packing.sources.spec import DROPPED, SourceSpec
 
-RECOGNISED_FROM = 100
 # Text per call of the tokenizer: enough to keep its threads busy, little enough to cancel soon.
 BATCH_CHARACTERS = 1_000_000
 BATCH_RECORDS = 64
@@ -67,27 +70,21 @@ def load(
     stop = cancelled or (lambda: False)
     tell(Progress("opening", None))
     opened = open_source(spec, allowed_roots, upload)
-    first = opened.peek()
-    head = first.records[:RECOGNISED_FROM]
-    if opened.roles is None:
-        roles = resolve(head, spec.roles, opened.label)
-    else:
-        kept = tuple(p for p in opened.roles if p[0] not in {r for r, _ in spec.roles})
-        roles = Roles(kept + spec.roles)
-    tokenizer = _tokenizer_for(spec, roles, head, opened.label)
+    reading = reading_of(spec, opened)
+    tokenizer = _tokenizer_for(spec, reading.roles, reading.head, allowed_roots)
     content = _content(opened, tell, stop)
     key = None
     if content is not None:
         chosen = spec.to_json() | {"location": "", "tokenizer": ""}
         mark = tokenizer.fingerprint if tokenizer else None
-        key = cache.entry_key(chosen, opened.format, content, mark)
+        key = cache.entry_key(chosen, reading.format, content, mark)
         kept_rows = cache.read_entry(key)
         if kept_rows:
             return restored(*kept_rows, spec, tokenizer)
-    built, made = _build(spec, opened, roles, tokenizer, tell, stop)
+    built, made = _build(spec, reading, tokenizer, tell, stop)
     provenance = Provenance(
         source=spec.location,
-        format=opened.format,
+        format=reading.format,
         files=len(opened.files),
         bytes=sum(f.size for f in opened.files),
         content=content or built.rows.fingerprint,
@@ -96,9 +93,21 @@ def load(
         tokenizer=tokenizer.name if tokenizer else None,
         tokenizer_fingerprint=tokenizer.fingerprint if tokenizer else None,
         notes=made.notes,
+        grouped_by=made.grouped_by,
+        left_out_files=opened.left_out,
+        left_out_records=made.odd.count,
+        left_out_groups=made.left_out_groups,
     )
     loaded = assembled(
-        built.rows, spec, provenance, roles, describe(head), built, made.prefix, tokenizer
+        built.rows,
+        spec,
+        provenance,
+        reading.roles,
+        describe(reading.head),
+        built,
+        made.prefix,
+        tokenizer,
+        tuple(made.odd.kept),
     )
     if key is not None:
         keep(key, loaded)
@@ -118,13 +127,23 @@ class _Made:
     records: int
     notes: tuple[str, ...]
     prefix: PrefixReport | None
+    grouped_by: str
+    odd: OddRecords
+    left_out_groups: Mapping[str, int]
 
 
 def _tokenizer_for(
-    spec: SourceSpec, roles: Roles, head: Sequence[Mapping[str, Any]], label: str
+    spec: SourceSpec,
+    roles: Roles,
+    head: Sequence[Mapping[str, Any]],
+    allowed_roots: Sequence[Path] | None,
 ) -> Tokenizer | None:
     """The chosen tokenizer; the bundled one where rows are text and none is chosen."""
     if spec.tokenizer is not None:
+        folder = Path(spec.tokenizer).expanduser()
+        if folder.is_absolute() or folder.exists() or ".." in folder.parts:
+            # A link may name any folder: its files are read, so it is held to where rows may lie.
+            check_allowed(folder, f"tokenizer {spec.tokenizer}", allowed_roots)
         return tokenizer_named(spec.tokenizer)
     for role in CONTENT:
         for path in roles.all(role):
@@ -135,11 +154,8 @@ def _tokenizer_for(
 
 
 def _is_text(value: Any) -> bool:
-    value = fields.unpacked(value)
     if isinstance(value, list) and value:
-        return isinstance(value[0], str | dict) or (
-            isinstance(value[0], list) and bool(value[0]) and isinstance(value[0][0], dict)
-        )
+        return _is_text(value[0]) or isinstance(value[0], dict)
     return isinstance(value, str)
 
 
@@ -157,37 +173,38 @@ def _content(
 
 def _build(
     spec: SourceSpec,
-    opened: Opened,
-    roles: Roles,
+    reading: Reading,
     tokenizer: Tokenizer | None,
     tell: Callable[[Progress], None],
     stop: Callable[[], bool],
 ) -> tuple[Built, _Made]:
-    expander = Expander(spec, roles, tokenizer, opened.raw)
+    label = reading.opened.label
+    expander = Expander(spec, reading.roles, tokenizer, reading.opened.raw)
     builder = RowBuilder(tokenizer)
+    odd = OddRecords(spec.leave_out_odd)
     records = 0
-    for chunk in _ranged(opened.chunks(sorted(roles.columns)), spec):
+    for chunk in _ranged(reading.chunks(odd), spec):
         waiting: list[Draft] = []
         for start in range(0, len(chunk.records), BATCH_RECORDS):
             if stop():
                 raise LoadCancelled
             piece = chunk.sliced(start, start + BATCH_RECORDS)
-            waiting += expander.drafts(piece, records)
+            waiting += _drafts(expander, piece, records, odd)
             records += len(piece.records)
             if sum(len(p.content) for d in waiting for p in d.parts) >= BATCH_CHARACTERS:
-                builder.add(waiting)
+                _add(builder, waiting, odd)
                 waiting = []
         if stop():
             raise LoadCancelled
-        builder.add(waiting)
+        _add(builder, waiting, odd)
         tell(Progress("reading and tokenising", chunk.fraction, len(builder), builder.n_tokens))
     if not len(builder) and expander.without_turns:
         raise SourceError(
-            f"{opened.label}: none of {records:,} conversations has an assistant turn; expand "
+            f"{label}: none of {records:,} conversations has an assistant turn; expand "
             "them as conversations, or simulate completions."
         )
-    built = builder.finish(opened.label)
-    prefix, notes = _prefix_report(expander, builder, tokenizer, opened.label), []
+    built = builder.finish(label)
+    prefix, notes = _prefix_report(expander, builder, tokenizer, label), reading.notes()
     if prefix and prefix.broken:
         notes.append(
             f"The chat template does not keep prefixes: {prefix.broken:,} of {prefix.turns:,} "
@@ -205,7 +222,59 @@ def _build(
         built = _simulated(built, spec)
         notes.append("Completions are simulated: lengths are drawn, tokens are made up.")
     built = replace(built, flags=find_flags(built.rows, built.flags))
-    return built, _Made(records, tuple(notes), prefix)
+    notes += expander.groups.notes()
+    built, dropped = _without_dropped(built, spec)
+    how = expander.groups.sentence()
+    return built, _Made(records, tuple(notes), prefix, how, odd, dropped)
+
+
+def _drafts(expander: Expander, piece: Chunk, records: int, odd: OddRecords) -> list[Draft]:
+    if not odd.allowed:
+        return expander.drafts(piece, records)
+    out = []
+    for i in range(len(piece.records)):
+        try:
+            out += expander.drafts(piece.sliced(i, i + 1), records + i)
+        except SourceError as error:
+            odd.take(error, piece.where(i), piece.records[i])
+    return out
+
+
+def _add(builder: RowBuilder, drafts: list[Draft], odd: OddRecords) -> None:
+    try:
+        builder.add(drafts)
+    except SourceError:
+        if not odd.allowed:
+            raise
+        for draft in drafts:
+            try:
+                builder.add([draft])
+            except SourceError as error:
+                odd.take(error, draft.where, "".join(str(p.content) for p in draft.parts))
+
+
+def _without_dropped(built: Built, spec: SourceSpec) -> tuple[Built, dict[str, int]]:
+    """Rows without the groups that AReaL would drop, and how many groups of each kind there are."""
+    rows = built.rows
+    samples = built.records if spec.expand == "turn" else np.arange(len(rows))
+    kinds = dict(zip(DROPPED, dropped(rows.group, built.rewards, samples), strict=True))
+    counts = {
+        kind: len(np.unique(rows.group[at]))
+        for kind, at in kinds.items()
+        if at.any() and (kind in spec.leave_out or kind == "equal-rewards" or not at.all())
+    }
+    out = np.zeros(len(rows), dtype=bool)
+    for kind in spec.leave_out:
+        out |= kinds[kind]
+    if not out.any():
+        return built, counts
+    if out.all():
+        raise SourceError(
+            f"{spec.location}: AReaL would drop every group ({' and '.join(spec.leave_out)}); "
+            "read them with the rest."
+        )
+    kept = np.flatnonzero(~out)
+    return built.only(kept), counts
 
 
 def _simulated(built: Built, spec: SourceSpec) -> Built:

@@ -26,6 +26,7 @@ class Flag(IntFlag):
     GROUP_OF_ONE = 32
     NOT_TEXT = 64
     LENGTH_DIFFERS = 128
+    PADDING = 4096
 
 
 SENTENCES = {
@@ -39,6 +40,9 @@ SENTENCES = {
     Flag.LENGTH_DIFFERS: (
         "rows have another number of tokens than when they were generated: choose the tokenizer "
         "of that model"
+    ),
+    Flag.PADDING: (
+        "rows had a run of one id outside of their mask at an end: it was taken for padding"
     ),
 }
 OVER_CONTEXT = "rows are longer than the context of"

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from packing.rows import Rows
 from packing.sources.errors import SourceError
-from packing.sources.files import json_records, records
+from packing.sources.files import json_records, json_scan, records
 from packing.sources.files.json_records import json_chunks
 from packing.sources.files.paths import SourceFile, find_files
 from packing.sources.load import load
@@ -236,7 +236,7 @@ def test_a_list_is_read_the_same_through_any_buffer(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_records, "CHUNK_BYTES", size)
         patch.setattr(records, "CHUNK_BYTES", size)
-        patch.setattr(json_records._TextFeed.more, "__defaults__", (size,))
+        patch.setattr(json_scan.TextFeed.more, "__defaults__", (size,))
         chunks = list(json_chunks(SourceFile("a.json", None, content)))
     assert [r for c in chunks for r in c.records] == made
     places = [c.where(i).row for c in chunks for i in range(len(c.records))]
