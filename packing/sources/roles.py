@@ -163,7 +163,7 @@ def _counts_turns(records: Sequence[Mapping[str, Any]], step: str) -> bool:
 def _content(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
     if _segments(sample.get("segments")):
         return [("segments", "segments")]
-    given = _ids(sample)
+    given = recognised_ids(sample)
     if given:
         return given
     question = _named(sample, QUESTION, _texty)
@@ -194,13 +194,15 @@ def _content(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
     return alone
 
 
-def _ids(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
+def recognised_ids(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Roles of a record that holds token ids; empty where it holds none."""
     # A list under the standard name is taken as it is, so that a bad id is named, not the column.
     ids = _named(sample, INPUT_IDS[:1], _listy) or _named(sample, INPUT_IDS, fields.is_ids)
     prompt_ids = _named(sample, PROMPT_IDS, fields.is_ids)
     sampled = next((p for n in COMPLETION_IDS if (p := _sampled_ids(sample, n))), None)
-    sampled = sampled or next((p for n in SAMPLED if (p := _sampled_ids(sample, n))), None)
+    sampled = sampled or next(
+        (p for n in ("choices", *SAMPLED) if (p := _sampled_ids(sample, n))), None
+    )
     seen = [("attention_mask", n) for n in ATTENTION if _listy(fields.unpacked(sample.get(n)))]
     loss = _named(sample, LOSS_MASK, _listy)
     masks = seen + ([("loss_mask", loss)] if loss else [])
@@ -281,7 +283,16 @@ def _nested_messages(sample: Mapping[str, Any]) -> str | None:
 
 
 def _named(sample: Mapping[str, Any], names: Sequence[str], fits: Any) -> str | None:
-    return next((n for n in names if n in sample and fits(fields.unpacked(sample[n]))), None)
+    """The first of ``names`` whose value fits; JSON text is read only where a list is wanted."""
+    as_it_is = fits in (_texty, _promptlike)
+    return next(
+        (
+            n
+            for n in names
+            if n in sample and fits(sample[n] if as_it_is else fields.unpacked(sample[n]))
+        ),
+        None,
+    )
 
 
 def _merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -212,7 +212,7 @@ def _document_records(stream: BinaryIO, name: str, odd: OddRecords) -> Found:
 
 def unwrapped(value: Record, depth: int = DEPTH) -> list[Any] | None:
     """The list of records that an object wraps; None where it is a record itself."""
-    if layout_of([value]) or _holds_rows([value]):
+    if layout_of([value], nested=False) or _holds_rows([value]):
         return None
     best: list[Any] = []
     inner = value.values() if depth else ()
@@ -239,7 +239,7 @@ def _are_rows(found: list[Any]) -> bool:
     records = [r for r in heads if isinstance(r, dict)]
     if not records or len(records) < len(heads):
         return False
-    return layout_of(records) is not None or _holds_rows(records)
+    return layout_of(records, nested=False) is not None or _holds_rows(records)
 
 
 def _holds_rows(records: list[Record]) -> bool:

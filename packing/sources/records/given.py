@@ -170,11 +170,11 @@ def _row(
     if loss is None and head is not None:
         loss = ("", np.repeat(np.array([0, 1]), [start, len(ids)]))
     names = (attention[0][0] if attention else "", loss[0] if loss else "")
-    if given and given[0].rsplit(".", 1)[-1] in PADDING_MASKS and not attention:
+    if given and given[0].rsplit(".", 1)[-1] in PADDING_MASKS:
         last = np.flatnonzero(given[1])
         if len(last):  # a mask without a single 1 says that the row is not trained, not what pads
-            seen = np.ones(len(whole), dtype=np.int64)
-            seen[len(whole) - len(given[1]) + int(last[-1]) + 1 :] = 0
+            seen = np.ones(len(whole), dtype=np.int64) if seen is None else seen
+            seen[max(len(whole) - len(given[1]), 0) + int(last[-1]) + 1 :] = 0
     kept, trained = unpadded(whole, seen, loss[1] if loss else None, where, names)
     flags = 0
     if trained is None:

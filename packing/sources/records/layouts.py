@@ -19,7 +19,7 @@ from packing.sources.records import exchange
 from packing.sources.records.dialects import as_messages, is_conversation
 from packing.sources.records.logs import LOGS
 from packing.sources.role_names import ANSWERS, MESSAGES, SAMPLED
-from packing.sources.roles import recognise
+from packing.sources.roles import recognise, recognised_ids
 
 Convert = Callable[[Record, str], list[Record] | None]
 
@@ -69,10 +69,13 @@ class Layout:
         )
 
 
-def layout_of(records: Sequence[Record], layouts: Sequence[Layout] | None = None) -> Layout | None:
-    """The layout that the first records have, or None: their columns are what they are."""
+def layout_of(records: Sequence[Record], nested: bool = True) -> Layout | None:
+    """The layout that the first records have, or None: their columns are what they are.
+
+    nested: a list of records in each record counts as one
+    """
     looked = [r for r in records if r][:20]
-    for layout in LAYOUTS if layouts is None else layouts:
+    for layout in LAYOUTS if nested else LAYOUTS[:-1]:
         made = [layout.records(record, "") for record in looked]
         if looked and all(m is not None for m in made) and any(made):
             return layout
@@ -132,7 +135,8 @@ def _repeats(answer: Any, prompt: list[Any]) -> bool:
 def _answers_alone(record: Record, place: str) -> list[Record] | None:
     """OpenAI's batch output: answers by ``custom_id``, without the questions."""
     body = record.get("response", record)
-    if "custom_id" not in record and "choices" not in record:
+    known = "custom_id" in record or "choices" in record
+    if not known or recognised_ids(record):
         return None
     if not isinstance(body, Mapping) or _asks(record):
         return None
@@ -220,10 +224,10 @@ def _records_inside(record: Record, place: str) -> list[Record] | None:
 
 def _complete(records: Sequence[Record], nested: bool = True) -> bool:
     """Whether records hold rows and not a prompt alone."""
-    pairs = recognise(records) if not layout_of(records, LAYOUTS[:-1]) else (("messages", "-"),)
+    pairs = recognise(records) if not layout_of(records, nested=False) else (("messages", "-"),)
     return any(
         role in ("input_ids", "segments", "completion", "messages", "text")
-        and (nested or "." not in path)
+        and (nested or role == "completion" or "." not in path)
         for role, path in pairs
     )
 
