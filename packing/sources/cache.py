@@ -24,7 +24,7 @@ import numpy.typing as npt
 from packing.sources.errors import LoadCancelled
 from packing.sources.files.paths import SourceFile
 
-FORMAT = 1
+FORMAT = 2
 CACHE_BYTES = 8 << 30
 HASH_BLOCK = 8 << 20
 

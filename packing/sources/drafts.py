@@ -17,7 +17,7 @@ from packing.sources.errors import Where
 from packing.sources.files.records import Record
 from packing.sources.problems import Flag
 
-MAX_CHECKED = 200
+MAX_CHECKED = 40
 
 
 @dataclass(frozen=True)

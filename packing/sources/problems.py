@@ -26,6 +26,7 @@ class Flag(IntFlag):
     GROUP_OF_ONE = 32
     NOT_TEXT = 64
     LENGTH_DIFFERS = 128
+    TURN_LOST = 256
 
 
 SENTENCES = {
@@ -39,6 +40,10 @@ SENTENCES = {
     Flag.LENGTH_DIFFERS: (
         "rows have another number of tokens than when they were generated: choose the tokenizer "
         "of that model"
+    ),
+    Flag.TURN_LOST: (
+        "rows hold a turn that the chat template writes so that it cannot be told from what is "
+        "around it: that turn is not trained on"
     ),
 }
 OVER_CONTEXT = "rows are longer than the context of"
