@@ -3,7 +3,9 @@
 Notable:
 - without a group column, rows of one prompt are a group (of one step, where steps are logged)
 - ``prompt`` and ``completion`` are taken as they are, ``question`` becomes a user's message
-- an end token is put after a completion that lacks it, except in AReaL's dumps, which hold
+- a completion that is text goes after the generation prompt as it is: it is never rendered; turns
+  of the assistant inside ``prompt`` are context
+- what ends a turn is put after a completion that lacks it, except in AReaL's dumps, which hold
   the generated text itself
 """
 
@@ -13,9 +15,10 @@ import math
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from packing.sources import fields
-from packing.sources.chat.messages import Message, normalised
+from packing.sources.chat.messages import Chat, normalised, normalised_tools
 from packing.sources.chat.template import Conversation, Part, Renderer
 from packing.sources.chat.tokenizer import Tokenizer
 from packing.sources.drafts import (
@@ -65,7 +68,7 @@ class Expander:
         segments = self._roles.first("segments")
         given = None if segments else id_rows(record, self._roles, where)
         if segments:
-            rows, _ = segment_rows(record, segments, where, self._tokenizer)
+            rows = segment_rows(record, segments, where, self._tokenizer)
         elif given is not None:
             rows = given
         elif self._roles.first("messages"):
@@ -73,11 +76,7 @@ class Expander:
         elif self._roles.first("prompt") or self._roles.first("question"):
             rows = self._prompted(record, where)
         else:
-            role = "completion" if self._roles.first("completion") else "text"
-            rows = [
-                RowParts([self._part(value, where, path, role == "completion")], path, None)
-                for path, value in self._values(record, role, where)
-            ]
+            rows = self._alone(record, where)
         rewards = self._rewards(record)
         seqlen = self._number(record, "seqlen")
         simulate = self._spec.simulate is not None
@@ -100,6 +99,7 @@ class Expander:
                     reward_of(rewards, row.path, n, len(rows)),
                     flags,
                     None if seqlen is None else int(seqlen),
+                    retokenised=row.retokenised,
                 )
             )
         return drafts
@@ -114,18 +114,17 @@ class Expander:
             several = isinstance(value, list) and bool(value) and isinstance(value[0], list)
             for n, messages in enumerate(value if several else [value]):
                 at = f"{path}.{n}" if several else path
-                found, left_out = normalised(messages, where, at)
-                out += self._talk(found, render, where, at, Flag.NOT_TEXT if left_out else 0)
+                out += self._talk(normalised(messages, where, at), render, where, at)
         return out
 
-    def _talk(
-        self, messages: list[Message], render: Renderer, where: Where, path: str, flags: int
-    ) -> list[RowParts]:
-        talk = Conversation.of(render, messages, path)
+    def _talk(self, chat: Chat, render: Renderer, where: Where, path: str) -> list[RowParts]:
+        talk = Conversation(render, chat.messages, path, chat.untrained)
         self.check.see(talk, where)
-        key = prompt_key([Part(talk.turns[0].prompt if talk.turns else talk.text, "", False)])
+        key = prompt_key([Part(talk.key, "", False)])
+        flags = Flag.NOT_TEXT if chat.left_out else 0
         if self._spec.expand == "conversation" or self._spec.simulate is not None:
-            return [RowParts(talk.whole(), path, key, flags)]
+            parts = talk.whole()
+            return [RowParts(parts, path, key, flags | (Flag.TURN_LOST if talk.lost else 0))]
         rows = talk.individual() if self._spec.style == "individual" else talk.concat()
         self.without_turns += not rows
         return [RowParts(parts, path, key, flags) for parts in rows]
@@ -134,36 +133,53 @@ class Expander:
         question = self._roles.first("question")
         path = self._roles.first("prompt") or question or ""
         value = required(record, path, where)
-        messages: list[Message] | None = None
-        flags = 0
         if self._roles.first("prompt") is None and isinstance(value, str):
-            messages = [{"role": "user", "content": value}]
-        elif fields.is_messages(value):
-            messages, left_out = normalised(value, where, path)
-            flags = Flag.NOT_TEXT if left_out else 0
-        render = self._renderer(record, where) if messages is not None else None
-        if messages is None or render is None:
+            value = [{"role": "user", "content": value}]
+        if not fields.is_messages(value):
             head = self._part(value, where, path, trained=False)
-        else:
-            head = Part(render(messages, True, path), "prompt", False)
+            key = prompt_key([head])
+            if not self._roles.first("completion"):
+                return [RowParts([head], path, key)]
+            return [
+                RowParts([head, *self._answer(answer, where, at, head.content)], at, key)
+                for at, answer in self._samples(record, where)
+            ]
+        chat = normalised(value, where, path)
+        render = self._renderer(record, where)
+        head = Part(render.head(chat.messages, path), "prompt", False)
         key = prompt_key([head])
+        flags = Flag.NOT_TEXT if chat.left_out else 0
         if not self._roles.first("completion"):
             return [RowParts([head], path, key, flags)]
         out: list[RowParts] = []
-        for at, completion in self._samples(record, where):
-            if messages is None or render is None:
-                out.append(
-                    RowParts([head, self._part(completion, where, at, True)], at, key, flags)
-                )
+        for at, answer in self._samples(record, where):
+            if not fields.is_messages(answer):
+                parts = [head, *self._answer(answer, where, at, None)]
+                out.append(RowParts(parts, at, key, flags))
                 continue
-            if isinstance(completion, str):
-                answer: list[Message] = [{"role": "assistant", "content": completion}]
-            else:
-                answer, left_out = normalised(completion, where, at)
-                flags |= Flag.NOT_TEXT if left_out else 0
-            for row in self._talk([*messages, *answer], render, where, at, flags):
+            made = normalised(answer, where, at)
+            before = len(chat.messages)
+            context = {i for i, m in enumerate(chat.messages) if m["role"] == "assistant"}
+            whole = Chat(
+                chat.messages + made.messages,
+                chat.left_out or made.left_out,
+                frozenset(context | {before + i for i in made.untrained}),
+            )
+            for row in self._talk(whole, render, where, at):
                 out.append(RowParts(row.parts, at, key, row.flags))
         return out
+
+    def _alone(self, record: Record, where: Where) -> list[RowParts]:
+        """Completions without a prompt, or texts of which nobody knows what was generated."""
+        if self._roles.first("completion"):
+            return [
+                RowParts(self._answer(answer, where, at, ""), at, None)
+                for at, answer in self._samples(record, where)
+            ]
+        return [
+            RowParts([self._part(value, where, path, False)], path, None)
+            for path, value in self._values(record, "text", where)
+        ]
 
     def _samples(self, record: Record, where: Where) -> list[tuple[str, Any]]:
         """(path, completion) of every sample; a list of completions counts as several."""
@@ -190,10 +206,33 @@ class Expander:
             )
         eos = self._text_tokenizer(where).eos_token
         plain_text = self._roles.first("text") is not None
-        ends = (trained or plain_text) and not self._raw and self._spec.simulate is None
+        ends = plain_text and not self._raw and self._spec.simulate is None
         if eos and ends and value.strip() and not value.endswith(eos):
             value += eos
         return Part(value, "unsplit" if plain_text else role, trained)
+
+    def _answer(
+        self, value: Any, where: Where, path: str, prompt: str | npt.NDArray[np.int32] | None
+    ) -> list[Part]:
+        """A completion as it was generated, with what ends it; space after that is not trained on.
+
+        prompt: text it follows, or None where it follows a generation prompt
+        """
+        if not isinstance(value, str) or isinstance(prompt, np.ndarray):
+            return [self._part(value, where, path, True)]
+        tokenizer = self._text_tokenizer(where)
+        shape = Renderer(tokenizer, None, self._spec.keep_thinking, where).shape()
+        eos = [tokenizer.eos_token] if tokenizer.eos_token else []
+        ends = [*(shape.ends if shape else ()), *eos]
+        # Text may be a prompt that a template wrote: its turns end as the template ends them.
+        rendered = prompt is None or (shape and any(h in prompt for h in shape.headers))
+        end = (shape.end or "") if shape and rendered else "".join(eos)
+        ended = value.rstrip()
+        if ended and not self._raw and ended.endswith(tuple(ends)):
+            rest = value[len(ended) :]
+            after = [Part(rest, "completion", False)] if rest else []
+            return [Part(ended, "completion", True), *after]
+        return [Part(value if self._raw or not ended else value + end, "completion", True)]
 
     def _text_tokenizer(self, where: Where) -> Tokenizer:
         if self._tokenizer is None:
@@ -215,7 +254,7 @@ class Expander:
                 "list each tool as an object",
                 path,
             )
-        return value
+        return normalised_tools(value, where)
 
     def _values(self, record: Record, role: str, where: Where) -> list[tuple[str, Any]]:
         out = []

@@ -289,7 +289,10 @@ def _simulated(built: Built, spec: SourceSpec) -> Built:
     roles = {"prompt": int(prompt_lengths.sum())}
     roles["simulated"] = rows.n_tokens - roles["prompt"]
     none = np.zeros(len(rows), dtype=np.uint16)
-    return Built(rows, prompt_lengths, None, built.records[prompt], none, built.lengths, roles)
+    origins = built.origins[prompt]
+    return Built(
+        rows, prompt_lengths, None, built.records[prompt], none, built.lengths, roles, origins
+    )
 
 
 def _ranged(chunks: Iterator[Chunk], spec: SourceSpec) -> Iterator[Chunk]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from packing.rows import Rows
 from packing.sources import cache
-from packing.sources.build import Built
+from packing.sources.build import ORIGINS, Built
 from packing.sources.chat.tokenizer import Tokenizer
 from packing.sources.problems import Oddity, problems
 from packing.sources.records.odd import OddRecord
@@ -81,6 +81,7 @@ class Loaded:
     rewards:        float64 ``(rows,)`` with NaN for none, or None
     records:        int64 ``(rows,)``, number of the record each row comes from
     flags:          uint16 ``(rows,)``, bits of ``problems.Flag``: filter rows by a problem
+    origins:        uint8 ``(rows,)``, of ``build.Origin``: where each row's tokens come from
     role_tokens:    tokens by who wrote them (system, user, assistant, tool, prompt, completion)
     odd:            records that were left out because no row can be made of them
     prefix:         of conversations; None where there were none of two turns
@@ -99,9 +100,16 @@ class Loaded:
     rewards: npt.NDArray[np.float64] | None
     records: npt.NDArray[np.int64]
     flags: npt.NDArray[np.uint16]
+    origins: npt.NDArray[np.uint8]
     role_tokens: Mapping[str, int]
     prefix: PrefixReport | None
     odd: tuple[OddRecord, ...] = ()
+
+    @property
+    def origin_counts(self) -> dict[str, int]:
+        """Rows by where their tokens come from, in words; only what occurs."""
+        counts = np.bincount(self.origins, minlength=len(ORIGINS))
+        return {words: int(counts[o]) for o, words in ORIGINS.items() if counts[o]}
 
 
 def _preview(rows: Rows, tokenizer: Tokenizer | None) -> tuple[PreviewRow, ...]:
@@ -140,6 +148,7 @@ def assembled(
         built.rewards,
         built.records,
         built.flags,
+        built.origins,
         built.role_tokens,
         prefix,
         odd,
@@ -157,6 +166,7 @@ def keep(key: str, loaded: Loaded) -> None:
         "rewards": loaded.rewards,
         "records": loaded.records,
         "flags": loaded.flags,
+        "origins": loaded.origins,
     }
     meta = {
         "provenance": asdict(loaded.provenance),
@@ -197,6 +207,7 @@ def restored(
         arrays["flags"],
         np.empty(0, dtype=np.float64),
         meta["role_tokens"],
+        arrays["origins"],
     )
     roles = Roles(tuple((role, path) for role, path in meta["roles"]))
     columns = tuple(Column(**c) for c in meta["columns"])

@@ -46,8 +46,11 @@ def integers(value: Any, where: Where, field: str, mask: bool = False) -> npt.ND
     kinds = set(map(type, items))
     if mask and kinds <= {int, bool}:
         return np.array(items, dtype=np.int64)
-    if kinds == {int} and min(items) >= -(2**63) and max(items) < 2**63:
-        return np.array(items, dtype=np.int64)
+    if kinds == {int}:
+        try:
+            return np.array(items, dtype=np.int64)
+        except OverflowError:
+            pass  # named below
     for at, item in enumerate(items):
         if type(item) is int and abs(item) < 2**63:
             continue

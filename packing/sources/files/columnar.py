@@ -176,7 +176,11 @@ def npz_rows(file: SourceFile) -> Rows:
 
 def write_npz(rows: Rows, out: str | Path | BinaryIO) -> None:
     """Write what ``npz_rows`` reads: tokens, offsets, groups, and a loss mask if there is one."""
-    arrays = {"tokens": rows.tokens, "offsets": rows.offsets, "groups": rows.group}
+    arrays: dict[str, Any] = {
+        "tokens": rows.tokens,
+        "offsets": rows.offsets,
+        "groups": rows.group,
+    }
     if rows.loss_mask is not None:
         arrays["loss_mask"] = rows.loss_mask
     np.savez(out, **arrays)

@@ -66,8 +66,8 @@ def id_rows(record: Record, roles: Roles, where: Where) -> list[RowParts] | None
 
 def segment_rows(
     record: Record, path: str, where: Where, tokenizer: Tokenizer | None
-) -> tuple[list[RowParts], bool]:
-    """(one row, whether every segment has the number of tokens that is recorded of it)."""
+) -> list[RowParts]:
+    """The one row of a record's segments; flagged where one has not its recorded length."""
     value = fields.unpacked(required(record, path, where))
     if tokenizer is None or not isinstance(value, list) or not value:
         raise where.error(
@@ -91,13 +91,12 @@ def segment_rows(
         what = f"the text cannot be tokenised ({getattr(error, 'problem', error)})"
         raise where.error(what, "repair it or take the row out", at) from None
     equal = all(s.get("len") in (None, len(i)) for s, i in zip(value, encoded, strict=True))
-    checked = equal and all(s.get("len") is not None for s in value)
     parts = [
         Part(ids, "assistant" if SEGMENT_ROLES[s["role"]] else s["role"], SEGMENT_ROLES[s["role"]])
         for s, ids in zip(value, encoded, strict=True)
     ]
     flags = 0 if equal else int(Flag.LENGTH_DIFFERS)
-    return [RowParts(parts, path, prompt_key(parts), flags)], checked
+    return [RowParts(parts, path, prompt_key(parts), flags, retokenised=True)]
 
 
 def _holds_ids(value: Any) -> bool:

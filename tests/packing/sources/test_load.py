@@ -98,7 +98,7 @@ class TestCache:
         assert second.provenance == replace(first.provenance, from_cache=True)
         assert second.rows.fingerprint == first.rows.fingerprint
         assert texts(second) == texts(first)
-        for name in ("prompt_lengths", "rewards", "records", "flags"):
+        for name in ("prompt_lengths", "rewards", "records", "flags", "origins"):
             np.testing.assert_array_equal(getattr(second, name), getattr(first, name))
         for name in ("roles", "columns", "problems", "preview", "role_tokens", "prefix", "spec"):
             assert getattr(second, name) == getattr(first, name), name
@@ -378,7 +378,7 @@ def test_the_preview_is_the_start_of_the_rows(tmp_path: Path) -> None:
     said = "".join(
         t for t, on in zip(loaded.preview[0].tokens, loaded.preview[0].trained, strict=True) if on
     )
-    assert said == "<think>\n\n</think>\n\nIt is 0.\nA: 0<|im_end|>"
+    assert said == "It is 0.\nA: 0<|im_end|>"
 
 
 def test_a_tokenizer_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
