@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -197,11 +198,10 @@ class RowBuilder:
         """Raises SourceError where nothing became a row."""
         if not self._lengths:
             raise SourceError(f"{where}: there are no rows; give a file with rows.")
-        tokens = np.concatenate(self._tokens) if self._tokens else np.empty(0, dtype=np.int32)
-        self._tokens = []
+        tokens = _drained(self._tokens, np.dtype(np.int32))
         mask = None
         if self._any_trained:
-            mask = np.concatenate(self._trained)
+            mask = _drained(self._trained, np.dtype(np.uint8))
         self._trained = []
         offsets = np.zeros(len(self._lengths) + 1, dtype=np.int64)
         np.cumsum(self._lengths, out=offsets[1:])
@@ -225,6 +225,17 @@ class RowBuilder:
             dict(self._role_tokens),
             np.array(self._origins, dtype=np.uint8),
         )
+
+
+def _drained(pieces: list[npt.NDArray[Any]], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Pieces as one array; each is let go as it is copied, so nothing is in memory twice."""
+    out = np.empty(sum(map(len, pieces)), dtype=dtype)
+    end = len(out)
+    while pieces:
+        piece = pieces.pop()
+        out[end - len(piece) : end] = piece
+        end -= len(piece)
+    return out
 
 
 def joined(parts: Sequence[Part], dividers: Dividers) -> list[Part]:

@@ -151,13 +151,18 @@ def _files(files: list[SourceFile], spec: SourceSpec, others: Sequence[str] = ()
             left_out=tuple(others),
         )
     left = list(others)
+    whole: Chunk | None = None
     files, strays = without_strays(files, spec.roles, lambda file: read_file(file, None))
     left += strays
     kinds = {f.format for f in files}
     dump = False
     if kinds == {"jsonl"}:
-        first = next(json_chunks(files[0], OddRecords(True)))
+        unread = OddRecords(True)
+        started = json_chunks(files[0], unread)
+        first = next(started)
         dump = areal_dumps.is_dump(files, first)
+        if len(first.records) == 1 and next(started, None) is None and not unread.count:
+            whole = first  # one record may take long to read: once is enough
     if dump:
         chosen = areal_dumps.selected(files, spec.versions)
         left += [f.name for f in files if f not in chosen and not spec.versions]
@@ -168,11 +173,17 @@ def _files(files: list[SourceFile], spec: SourceSpec, others: Sequence[str] = ()
         )
     total = max(1, sum(f.size for f in files))
 
+    def read(file: SourceFile, columns: Sequence[str] | None, odd: OddRecords) -> Iterator[Chunk]:
+        if dump:
+            return areal_dumps.dump_chunks(file)
+        if whole is not None and file is files[0]:
+            return iter([whole])
+        return read_file(file, columns, odd)
+
     def chunks(columns: Sequence[str] | None, odd: OddRecords) -> Iterator[Chunk]:
         before = 0
         for file in files:
-            read = areal_dumps.dump_chunks(file) if dump else read_file(file, columns, odd)
-            for chunk in read:
+            for chunk in read(file, columns, odd):
                 yield replace(chunk, fraction=(before + chunk.fraction * file.size) / total)
             before += file.size
 
