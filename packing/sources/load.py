@@ -28,9 +28,9 @@ from packing.sources.loaded import Loaded, PrefixReport, Provenance, assembled, 
 from packing.sources.problems import Flag, find_flags
 from packing.sources.records.groups import dropped
 from packing.sources.records.odd import OddRecords
-from packing.sources.records.reading import Reading, reading_of
+from packing.sources.records.reading import RECOGNISED_FROM, Reading, reading_of
 from packing.sources.role_names import CONTENT
-from packing.sources.roles import Roles, describe
+from packing.sources.roles import Column, Roles, describe
 from packing.sources.simulate import simulate
 from packing.sources.spec import DROPPED, SourceSpec
 
@@ -116,6 +116,19 @@ def load(
     if key is not None:
         keep(key, loaded)
     return loaded
+
+
+def columns_of(
+    spec: SourceSpec,
+    allowed_roots: Sequence[Path] | None = None,
+    upload: bytes | None = None,
+) -> tuple[Column, ...]:
+    """The columns of a source as they are in its files, for roles given by hand.
+
+    Raises SourceError where there are no records.
+    """
+    opened = open_source(spec, allowed_roots, upload)
+    return describe(opened.peek(RECOGNISED_FROM, OddRecords(True)).records)
 
 
 def tokenizer_named(name: str) -> Tokenizer:
