@@ -81,13 +81,36 @@ class Built:
         )
 
 
+class _Grown:
+    """One array that grows in place: hundreds of millions of tokens are never held twice."""
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self._array: npt.NDArray[Any] = np.empty(1 << 12, dtype=dtype)
+        self._used = 0
+
+    def __len__(self) -> int:
+        return self._used
+
+    def add(self, piece: npt.NDArray[Any]) -> None:
+        end = self._used + len(piece)
+        if end > len(self._array):
+            # An eighth more: large blocks are moved by their pages, not copied.
+            self._array.resize(max(end, len(self._array) * 9 // 8), refcheck=False)
+        self._array[self._used : end] = piece
+        self._used = end
+
+    def whole(self) -> npt.NDArray[Any]:
+        """What was added; nothing can be added after it."""
+        self._array.resize(self._used, refcheck=False)
+        return self._array
+
+
 class RowBuilder:
     """Collects drafts; ``finish`` gives the rows. Group numbers follow first appearance."""
 
     def __init__(self, tokenizer: Tokenizer | None) -> None:
         self._tokenizer = tokenizer
-        self._tokens: list[npt.NDArray[np.int32]] = []
-        self._trained: list[npt.NDArray[np.uint8]] = []
+        self._tokens, self._trained = _Grown(np.int32), _Grown(np.uint8)
         self._lengths: list[int] = []
         self._prompts: list[int] = []
         self._rewards: list[float] = []
@@ -136,10 +159,10 @@ class RowBuilder:
                 answer_tokens = draft.length
             self._append(draft, length, prompt if prompt >= 0 else length, answer_tokens)
         if pieces:
-            self._tokens.append(np.concatenate(pieces))
+            self._tokens.add(np.concatenate(pieces))
             trained = np.array([t for _, t in spans], dtype=np.uint8)
-            self._trained.append(np.repeat(trained, [n for n, _ in spans]))
-            self.n_tokens += len(self._tokens[-1])
+            self._trained.add(np.repeat(trained, [n for n, _ in spans]))
+            self.n_tokens = len(self._tokens)
         if self.n_tokens > MAX_TOKENS:
             raise SourceError(
                 f"{drafts[-1].where}: more than {MAX_TOKENS:,} tokens; read fewer rows."
@@ -198,11 +221,10 @@ class RowBuilder:
         """Raises SourceError where nothing became a row."""
         if not self._lengths:
             raise SourceError(f"{where}: there are no rows; give a file with rows.")
-        tokens = _drained(self._tokens, np.dtype(np.int32))
+        tokens = self._tokens.whole()
         mask = None
         if self._any_trained:
-            mask = _drained(self._trained, np.dtype(np.uint8))
-        self._trained = []
+            mask = self._trained.whole()
         offsets = np.zeros(len(self._lengths) + 1, dtype=np.int64)
         np.cumsum(self._lengths, out=offsets[1:])
         tokenizer = self._tokenizer
@@ -225,17 +247,6 @@ class RowBuilder:
             dict(self._role_tokens),
             np.array(self._origins, dtype=np.uint8),
         )
-
-
-def _drained(pieces: list[npt.NDArray[Any]], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Pieces as one array; each is let go as it is copied, so nothing is in memory twice."""
-    out = np.empty(sum(map(len, pieces)), dtype=dtype)
-    end = len(out)
-    while pieces:
-        piece = pieces.pop()
-        out[end - len(piece) : end] = piece
-        end -= len(piece)
-    return out
 
 
 def joined(parts: Sequence[Part], dividers: Dividers) -> list[Part]:

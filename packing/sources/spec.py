@@ -38,7 +38,11 @@ ROLES = (
 
 
 SPEAKERS = ("system", "user", "assistant", "tool")
-DROPPED = ("equal-rewards", "incomplete")
+# Groups that AReaL may drop, and what is the matter with them.
+DROPPED = {
+    "equal-rewards": "have equal rewards",
+    "incomplete": "have fewer samples than others",
+}
 
 
 @dataclass(frozen=True)

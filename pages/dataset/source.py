@@ -235,7 +235,7 @@ def draw_options(loaded: Loaded) -> None:
         counts = loaded.provenance.left_out_groups
         leave_out = middle.multiselect(
             "groups left out",
-            DROPPED,
+            list(DROPPED),
             list(source.leave_out),
             format_func=lambda kind: f"{kind} ({counts.get(kind, 0):,})",
             placeholder="none",

@@ -17,6 +17,7 @@ from packing.sources.files.columnar import write_npz
 from packing.sources.load import OTHER_TOKENIZER
 from packing.sources.loaded import Loaded
 from packing.sources.problems import Flag, over_context
+from packing.sources.spec import DROPPED
 from pages.shared import data, state, tokens
 from tuning.report.figures.lengths import length_histogram
 from tuning.report.figures.style import saved_as
@@ -43,7 +44,7 @@ def draw_figures(loaded: Loaded) -> None:
         f"{kept}. Content {source.content}."
     )
     st.caption(
-        f"A group is {source.grouped_by}. Tokens: "
+        f"Groups: {source.grouped_by}. Tokens: "
         + " · ".join(f"{count:,} rows {words}" for words, count in loaded.origin_counts.items())
     )
     if source.tokenizer == BUNDLED and source.notes and OTHER_TOKENIZER in source.notes:
@@ -79,12 +80,12 @@ def draw_left_out(loaded: Loaded) -> None:
     for kind, count in source.left_out_groups.items():
         out = kind in loaded.spec.leave_out
         st.caption(
-            f"{count:,} groups are {kind.replace('-', ' ')}: "
+            f"{count:,} groups {DROPPED[kind]}: "
             + ("left out." if out else "AReaL may drop them; they are counted here.")
         )
     if loaded.odd:
         first = loaded.odd[0]
-        st.warning(f"{source.left_out_records:,} odd records were left out. First: {first.why}")
+        st.warning(f"Odd records left out: {source.left_out_records:,}. First: {first.why}")
         st.download_button(
             "Download the odd records",
             "".join(json.dumps(asdict(o), ensure_ascii=False) + "\n" for o in loaded.odd),

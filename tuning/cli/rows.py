@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from packing.sources.spec import DROPPED
 from tuning.cli.common import Json, RowOptions, row_options, sentences, show
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _sentences(loaded: Loaded, both: tuple[Expansion, ...]) -> None:
         typer.echo(note)
     for kind, count in source.left_out_groups.items():
         out = "left out" if kind in loaded.spec.leave_out else "counted; --leave-out takes them out"
-        typer.echo(f"{count:,} groups that AReaL may drop ({kind}): {out}")
+        typer.echo(f"{count:,} groups {DROPPED[kind]}, AReaL may drop them: {out}")
     for what, names in (("files", source.left_out_files), ("records", _places(loaded))):
         if names:
             more = ", …" if len(names) > _LISTED else ""

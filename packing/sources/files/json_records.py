@@ -52,7 +52,11 @@ def json_chunks(file: SourceFile, odd: OddRecords | None = None) -> Iterator[Chu
         odd = odd or OddRecords()
         if start[:1] == b"[" and not (file.format == "jsonl" and _lines_of_lists(start)):
             found = _list_records(stream, file.name, odd)
-        elif start[:1] == b"{" and file.format == "json" and not _first_line_is_record(head):
+        elif start[:1] == b"{" and (
+            b"\n" not in start.rstrip()
+            if file.format == "jsonl" and len(head) == file.size
+            else file.format == "json" and not _first_line_is_record(head)
+        ):
             found = _document_records(stream, file.name, odd)
         else:
             found = _line_records(stream, file.name, odd)
