@@ -107,9 +107,14 @@ def entry_key(*parts: object) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
-def read_entry(key: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
-    """(arrays, meta) of an entry, or None; a broken entry is removed."""
-    folder = cache_folder() / "rows" / key
+def read_entry(
+    key: str, kept: Path | None = None
+) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
+    """(arrays, meta) of an entry, or None; a broken entry is removed.
+
+    kept: the folder of the cache, where it is not this process's own
+    """
+    folder = (kept or cache_folder()) / "rows" / key
     try:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         arrays = {

@@ -37,6 +37,7 @@ from packing.sources.problems import Flag
 from packing.sources.records.given import id_rows, segment_rows
 from packing.sources.records.groups import Groups
 from packing.sources.roles import Roles
+from packing.sources.sandbox import record_limit
 from packing.sources.spec import SourceSpec
 from packing.sources.token_ids import token_ids
 
@@ -61,7 +62,9 @@ class Expander:
         """Rows of a chunk's records. Raises SourceError naming the record and field."""
         out = []
         for i, record in enumerate(chunk.records):
-            out += self._record(record, chunk.where(i), first_record + i)
+            where = chunk.where(i)
+            with record_limit(where):
+                out += self._record(record, where, first_record + i)
         return out
 
     def _record(self, record: Record, where: Where, number: int) -> list[Draft]:

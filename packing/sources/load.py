@@ -8,14 +8,16 @@ Notable:
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from packing.sources import cache, fields
+from packing.sources import cache, fields, sandbox
 from packing.sources.build import Built, RowBuilder
 from packing.sources.chat.tokenizer import BUNDLED, Tokenizer, TokenizerError, load_tokenizer
 from packing.sources.drafts import Draft
@@ -41,6 +43,7 @@ OTHER_TOKENIZER = (
     "Tokens are counted with the bundled tokenizer, which makes about 30 % more of them than "
     "Qwen's on tau-bench: give the tokenizer of the model that is trained before a cap is chosen."
 )
+DOWNLOAD_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,74 @@ def load(
     allowed_roots: Sequence[Path] | None = None,
     upload: bytes | None = None,
 ) -> Loaded:
-    """The rows of a source.
+    """The rows of a source, read by a child process that can be ended at any moment.
+
+    Takes and raises what ``load_here`` does. What a file or a template does to the child (memory,
+    endless work) is a SourceError here. Only what is our own, a bundled sample with the bundled
+    tokenizer, is read here.
+    """
+    if spec.kind == "sample" and spec.tokenizer in (None, BUNDLED):
+        return load_here(spec, progress, cancelled, allowed_roots, upload)
+    tell = progress or (lambda _: None)
+    with tempfile.TemporaryDirectory(prefix="espalier-rows-") as scratch:
+        payload = _payload(spec, allowed_roots, upload) | {"scratch": scratch}
+        stop = cancelled or (lambda: False)
+        # A download says nothing until it is there.
+        silence = DOWNLOAD_SECONDS if spec.kind == "hub" else sandbox.SILENCE_SECONDS
+        made = sandbox.run(
+            _load_in_child, payload, lambda p: tell(Progress(**p)), stop, silence=silence
+        )
+        entry = cache.read_entry(made["key"], Path(made["folder"]))
+        if entry is None:
+            raise SourceError(f"{spec.location}: the rows were made and are gone; load it again.")
+        arrays, meta = entry
+        name = meta["provenance"]["tokenizer"]
+        tokenizer = tokenizer_named(name) if name else None
+        if made["folder"] == scratch:
+            arrays = {n: np.array(a) for n, a in arrays.items()}
+        loaded = restored(arrays, meta, spec, tokenizer)
+    return replace(loaded, provenance=replace(loaded.provenance, from_cache=made["from_cache"]))
+
+
+def _payload(
+    spec: SourceSpec, allowed_roots: Sequence[Path] | None, upload: bytes | None
+) -> dict[str, Any]:
+    """What a child process is told of a source."""
+    return {
+        "spec": spec.to_json(),
+        "roots": None if allowed_roots is None else [str(r) for r in allowed_roots],
+        "upload": None if upload is None else np.frombuffer(upload, dtype=np.uint8),
+    }
+
+
+def _unpacked(payload: Mapping[str, Any]) -> tuple[SourceSpec, list[Path] | None, bytes | None]:
+    roots = None if payload["roots"] is None else [Path(r) for r in payload["roots"]]
+    upload = None if payload["upload"] is None else payload["upload"].tobytes()
+    return SourceSpec.from_json(payload["spec"]), roots, upload
+
+
+def _load_in_child(payload: dict[str, Any], send: sandbox.Send) -> dict[str, Any]:
+    """Loads in the child: rows go through the cache, or through a folder where it takes none."""
+    spec, roots, upload = _unpacked(payload)
+    loaded, key = _load(spec, lambda p: send(asdict(p)), lambda: False, roots, upload)
+    folder = cache.cache_folder()
+    if key is None or cache.read_entry(key) is None:
+        key = key or loaded.rows.fingerprint
+        folder = Path(payload["scratch"])
+        os.environ["ESPALIER_CACHE"] = str(folder)
+        keep(key, loaded)
+    from_cache = loaded.provenance.from_cache
+    return {"key": key, "folder": str(folder), "from_cache": from_cache}
+
+
+def load_here(
+    spec: SourceSpec,
+    progress: Callable[[Progress], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    allowed_roots: Sequence[Path] | None = None,
+    upload: bytes | None = None,
+) -> Loaded:
+    """The rows of a source, read in this process.
 
     progress:      told after every chunk
     cancelled:     asked at every chunk (well under a second of work); then LoadCancelled is raised
@@ -71,7 +141,17 @@ def load(
     Raises SourceError, a sentence naming file, row and field, for whatever is wrong in the source.
     """
     tell = progress or (lambda _: None)
-    stop = cancelled or (lambda: False)
+    return _load(spec, tell, cancelled or (lambda: False), allowed_roots, upload)[0]
+
+
+def _load(
+    spec: SourceSpec,
+    tell: Callable[[Progress], None],
+    stop: Callable[[], bool],
+    allowed_roots: Sequence[Path] | None,
+    upload: bytes | None,
+) -> tuple[Loaded, str | None]:
+    """The rows, and their entry in the cache; None where their content is not known before."""
     tell(Progress("opening", None))
     opened = open_source(spec, allowed_roots, upload)
     reading = reading_of(spec, opened)
@@ -84,7 +164,7 @@ def load(
         key = cache.entry_key(chosen, reading.format, content, mark)
         kept_rows = cache.read_entry(key)
         if kept_rows:
-            return restored(*kept_rows, spec, tokenizer)
+            return restored(*kept_rows, spec, tokenizer), key
     built, made = _build(spec, reading, tokenizer, tell, stop)
     provenance = Provenance(
         source=spec.location,
@@ -115,7 +195,7 @@ def load(
     )
     if key is not None:
         keep(key, loaded)
-    return loaded
+    return loaded, key
 
 
 def columns_of(
@@ -125,10 +205,18 @@ def columns_of(
 ) -> tuple[Column, ...]:
     """The columns of a source as they are in its files, for roles given by hand.
 
-    Raises SourceError where there are no records.
+    The file is looked at by a child process, as ``load`` reads it. Raises SourceError where there
+    are no records.
     """
-    opened = open_source(spec, allowed_roots, upload)
-    return describe(opened.peek(RECOGNISED_FROM, OddRecords(True)).records)
+    payload = _payload(spec, allowed_roots, upload)
+    made = sandbox.run(_columns_in_child, payload, lambda _: None, lambda: False)
+    return tuple(Column(**column) for column in made["columns"])
+
+
+def _columns_in_child(payload: dict[str, Any], send: sandbox.Send) -> dict[str, Any]:
+    opened = open_source(*_unpacked(payload))
+    found = describe(opened.peek(RECOGNISED_FROM, OddRecords(True)).records)
+    return {"columns": [asdict(column) for column in found]}
 
 
 def tokenizer_named(name: str) -> Tokenizer:

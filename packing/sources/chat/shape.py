@@ -59,16 +59,16 @@ class Shape:
             return None
         return found + next(len(h) for h in self.headers if text.startswith(h, found))
 
-    def end_of(self, text: str) -> int:
+    def end_of(self, text: str, content: str) -> int:
         """Characters of ``text``, a turn and what the template writes after it, that are its own.
 
-        ``text`` goes to the end of the conversation.
+        text: goes to the end of the conversation. Where its last end token stands in ``content``,
+              the template itself writes none.
         """
         end = self._last_end(text)
-        rest = text[end:]
-        for mark in [*self.ends, *self.marks(rest)]:
-            rest = rest.replace(mark, "")
-        return len(text) if end < 0 or rest.strip() else end
+        rest = text[max(end, 0) :].strip()
+        own = end < 0 or (rest and content.rstrip().endswith(rest))
+        return len(text) if own else end
 
     def end_before(self, text: str) -> int:
         """As ``end_of``, where ``text`` goes to the content of the message that follows."""
@@ -154,7 +154,11 @@ def shape_of(render: Render, special: Iterable[str]) -> Shape:
     headers: tuple[str, ...] = ()
     if prompt:
         before = len(tails["user"][0]) - len(prompt)
-        headers = tuple(t[before:] for t in tails["user"] if len(t) > before)
+        # A form that ends before the header is that of a template which writes more at its end.
+        tails["user"] = tuple(t for t in tails["user"] if len(t) > before)
+        headers = tuple(t[before:] for t in tails["user"])
+        if any(t.endswith(headers) for t in tails["tool"]):  # some open no turn after a tool
+            tails["tool"] = tuple(t for t in tails["tool"] if t.endswith(headers))
     lead = between[len(between) - common(between[::-1], answered.partition(_ASKED)[0][::-1]) :]
     return Shape(headers, tails, tuple(ends), end, lead if not ends else "", pattern)
 

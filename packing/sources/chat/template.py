@@ -180,7 +180,7 @@ class Conversation:
         message, shape = self._messages[turn], self._shape
         if full.startswith(asked):
             body = full[len(asked) :]
-            return body[: shape.end_of(body)] if shape else body
+            return body[: shape.end_of(body, message["content"])] if shape else body
         found = self._cut(full, turn + 1, False)
         at = next((n for n, s in enumerate(found) if s.turn == turn), None)
         if at is None:

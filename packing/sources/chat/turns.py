@@ -138,9 +138,9 @@ def _between(
         cut(start - len(opened), role or after if n == 0 else "assistant")
         cut(start, "assistant")
         stop = starts[n + 1][1] if n + 1 < len(starts) else len(body)
-        own = body[start:stop]
+        own, said = body[start:stop], str(messages[turn]["content"])
         last = following is None and not header and n + 1 == len(starts)
-        cut(start + (shape.end_of(own) if last else shape.end_before(own)), "assistant", turn)
+        cut(start + (shape.end_of(own, said) if last else shape.end_before(own)), "assistant", turn)
     if not starts and role:
         cut(len(body) if header else shape.first_end(body), role)
     cut(len(body), after)

@@ -22,7 +22,7 @@ from packing.sources.errors import SourceError
 from packing.sources.files import json_records, json_scan, records
 from packing.sources.files.json_records import json_chunks
 from packing.sources.files.paths import SourceFile, find_files
-from packing.sources.load import load
+from packing.sources.load import load_here as load
 from packing.sources.spec import SourceSpec
 from tests.packing.source_files import own_cache, read, texts, tokens, write_lines
 

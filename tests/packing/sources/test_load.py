@@ -19,7 +19,8 @@ from packing.sources import load as load_module
 from packing.sources.chat.tokenizer import load_tokenizer
 from packing.sources.errors import LoadCancelled, SourceError
 from packing.sources.files.paths import SourceFile
-from packing.sources.load import Progress, load
+from packing.sources.load import Progress
+from packing.sources.load import load_here as load
 from packing.sources.problems import Flag, over_context
 from packing.sources.simulate import simulate, simulated_lengths
 from packing.sources.spec import Simulate, SourceSpec
