@@ -79,14 +79,13 @@ RESULT: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("ESPALIER_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
     yield tmp_path / "home"
     st.cache_resource.clear()
     st.cache_data.clear()
 
 
 def opened(**query: str) -> AppTest:
-    app = AppTest.from_file(FRAME, default_timeout=60)
+    app = AppTest.from_file(FRAME, default_timeout=240)
     for name, value in query.items():
         app.query_params[name] = value
     app.run()
@@ -232,6 +231,7 @@ def test_rows_longer_than_the_cap_are_refused_in_words() -> None:
     assert any("max_tokens_per" in e.value or "longest" in e.value for e in app.error)
 
 
+@pytest.mark.process
 def test_the_page_needs_no_torch() -> None:
     code = (
         "import sys; import pages.kernels.parts, pages.kernels.table; "

@@ -1,23 +1,22 @@
-"""Bundled data sets: synthetic rollouts, made from a seed, in the shapes that real logs have.
+"""Bundled data sets: synthetic rollouts in the shapes that real logs have.
 
 Notable:
-- nothing is stored: records are generated when asked for, the same on every machine
+- each is a file of the assets, ``NAME.jsonl.zst``, pinned by its checksum: published figures rest
+  on these records, so a changed byte must be meant
 - *math-grpo* shares prompts and openings, *agent-turns* shares a long policy, *preference-pairs*
   shares next to nothing, so that tree packing wins, wins much, and loses
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from packing.sources.samples.agent import agent_records
-from packing.sources.samples.math import math_records
-from packing.sources.samples.pairs import pair_records
-
-SEED = 20250618
+ASSETS = Path(__file__).parent / "assets"
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,12 @@ class Sample:
     name: str
     title: str
     description: str
-    make: Callable[[int], list[dict[str, Any]]]
     synthetic: bool = True
+
+    @property
+    def path(self) -> Path:
+        """JSON Lines, compressed with zstandard; any loader of rows can read it too."""
+        return ASSETS / f"{self.name}.jsonl.zst"
 
 
 SAMPLES: Mapping[str, Sample] = MappingProxyType(
@@ -42,7 +45,6 @@ SAMPLES: Mapping[str, Sample] = MappingProxyType(
                 "as a GRPO run logs them. Siblings share their prompt and often the first steps; "
                 "some solutions check and repeat themselves and get many times longer than the "
                 "rest. Synthetic: written by a seeded grammar.",
-                math_records,
             ),
             Sample(
                 "agent-turns",
@@ -51,7 +53,6 @@ SAMPLES: Mapping[str, Sample] = MappingProxyType(
                 "and 13 tools. Every assistant turn has its reasoning; templates that drop the "
                 "reasoning of earlier turns make the turns of one conversation branch. Synthetic: "
                 "played by a seeded simulation.",
-                agent_records,
             ),
             Sample(
                 "preference-pairs",
@@ -59,7 +60,6 @@ SAMPLES: Mapping[str, Sample] = MappingProxyType(
                 "120 short everyday questions, each with a chosen and a rejected answer that "
                 "differ from the first word on. There is almost nothing to share, so tree packing "
                 "should not pay here. Synthetic: written by a seeded grammar.",
-                pair_records,
             ),
         )
     }
@@ -67,7 +67,7 @@ SAMPLES: Mapping[str, Sample] = MappingProxyType(
 
 
 def sample_records(name: str) -> list[dict[str, Any]]:
-    """The records of a bundled data set, made anew from the seed on each call.
+    """The records of a bundled data set.
 
     - ``math-grpo``: ``problem_id, prompt, completions, rewards, answer``
     - ``agent-turns``: ``task_id, trial, messages, tools, reward``
@@ -75,6 +75,9 @@ def sample_records(name: str) -> list[dict[str, Any]]:
 
     Raises KeyError with a sentence where there is no such set.
     """
+    from zstandard import decompress
+
     if name not in SAMPLES:
         raise KeyError(f"There is no bundled data set {name!r}; choose one of {', '.join(SAMPLES)}")
-    return SAMPLES[name].make(SEED)
+    lines = decompress(SAMPLES[name].path.read_bytes()).splitlines()
+    return [json.loads(line) for line in lines]
