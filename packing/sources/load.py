@@ -20,16 +20,16 @@ import numpy as np
 from packing.sources import cache, fields, sandbox
 from packing.sources.build import Built, RowBuilder
 from packing.sources.chat.tokenizer import BUNDLED, Tokenizer, TokenizerError, load_tokenizer
+from packing.sources.chunks import Chunk
 from packing.sources.drafts import Draft
 from packing.sources.errors import LoadCancelled, SourceError, Where
 from packing.sources.expand import Expander
 from packing.sources.files.opened import Opened, open_source
 from packing.sources.files.paths import check_allowed
-from packing.sources.files.records import Chunk
 from packing.sources.loaded import Loaded, PrefixReport, Provenance, assembled, keep, restored
+from packing.sources.odd import OddRecords
 from packing.sources.problems import Flag, find_flags
 from packing.sources.records.groups import dropped
-from packing.sources.records.odd import OddRecords
 from packing.sources.records.reading import RECOGNISED_FROM, Reading, reading_of
 from packing.sources.role_names import CONTENT
 from packing.sources.roles import Column, Roles, describe

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from packing.sources import fields
-from packing.sources.records.dialects import Message, as_messages
+from packing.sources.dialects import Message, as_messages
 
 ASKED = ("messages", "contents", "input", "inputs", "prompt", "question", "text")
 ANSWERED = ("message", "output", "outputs", "content", "text", "completion", "response", "answer")

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from packing.sources import fields
-from packing.sources.files.records import Chunk, Record
-from packing.sources.records import exchange
-from packing.sources.records.dialects import as_messages, is_conversation
-from packing.sources.records.logs import LOGS
+from packing.sources.chunks import Chunk, Record
+from packing.sources.dialects import as_messages, is_conversation
+from packing.sources.layouts import exchange
+from packing.sources.layouts.logs import LOGS
 from packing.sources.role_names import ANSWERS, MESSAGES, SAMPLED
 from packing.sources.roles import recognise, recognised_ids
 

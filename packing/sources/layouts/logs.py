@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from packing.sources import fields
-from packing.sources.files.records import Record
-from packing.sources.records import exchange
-from packing.sources.records.dialects import as_messages
+from packing.sources.chunks import Record
+from packing.sources.dialects import as_messages
+from packing.sources.layouts import exchange
 
 GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 
