@@ -2,17 +2,29 @@
 
 from packing.sources.chat.tokenizer import BUNDLED
 from packing.sources.errors import LoadCancelled, SourceError
-from packing.sources.files.paths import find_files
-from packing.sources.load import Progress, load, tokenizer_named
+from packing.sources.expansions import COUNTED_RECORDS, Expansion, has_a_choice
+from packing.sources.files.columnar import write_npz
+from packing.sources.files.paths import COMPRESSIONS, FORMATS, READABLE, find_files
+from packing.sources.load import OTHER_TOKENIZER, Progress, columns_of, load, tokenizer_named
 from packing.sources.loaded import Loaded, Provenance
 from packing.sources.problems import Flag, over_context
+from packing.sources.roles import Column
 from packing.sources.samples import SAMPLES
-from packing.sources.spec import ROLES, Simulate, SourceSpec, parse_rows
+from packing.sources.spec import DROPPED, ROLES, SPEAKERS, Simulate, SourceSpec, parse_rows
 
 __all__ = [
     "BUNDLED",
+    "COMPRESSIONS",
+    "COUNTED_RECORDS",
+    "DROPPED",
+    "FORMATS",
+    "OTHER_TOKENIZER",
+    "READABLE",
     "ROLES",
     "SAMPLES",
+    "SPEAKERS",
+    "Column",
+    "Expansion",
     "Flag",
     "LoadCancelled",
     "Loaded",
@@ -21,9 +33,12 @@ __all__ = [
     "Simulate",
     "SourceError",
     "SourceSpec",
+    "columns_of",
     "find_files",
+    "has_a_choice",
     "load",
     "over_context",
     "parse_rows",
     "tokenizer_named",
+    "write_npz",
 ]

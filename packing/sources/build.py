@@ -2,9 +2,9 @@
 
 Notable:
 - a text that several rows share (a prompt, a past turn) is encoded once per batch
-- parts of a conversation are encoded one by one where that gives the tokens of the whole text,
-  which the first conversations are tested for; else everything before a completion is one text
-- the boundary before a completion is always kept: an engine appends its tokens to the prompt's
+- parts are encoded one by one only where a special token stands between them that the tokenizer
+  never merges across; at any other boundary they are one text, in every row
+- boundaries of a completion are always kept: an engine appends its tokens to the prompt's
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from packing.rows import Rows
+from packing.sources.chat.dividers import Dividers
 from packing.sources.chat.template import Part
 from packing.sources.chat.tokenizer import Tokenizer
 from packing.sources.drafts import Draft
@@ -25,7 +28,20 @@ from packing.sources.errors import SourceError, Where
 from packing.sources.files.columnar import MAX_TOKENS
 from packing.sources.problems import Flag
 
-CALIBRATED = 32
+
+class Origin(IntEnum):
+    """Where a row's tokens come from."""
+
+    RETOKENISED = 0
+    CHECKED = 1
+    GENERATED = 2
+
+
+ORIGINS = {
+    Origin.GENERATED: "as generated",
+    Origin.CHECKED: "re-tokenised, checked against the recorded length",
+    Origin.RETOKENISED: "re-tokenised",
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +54,8 @@ class Built:
     records:        int64 ``(rows,)``, the record each row comes from
     flags:          uint16 ``(rows,)``, bits of ``problems.Flag``
     lengths:        float64 ``(rows,)``, tokens to simulate; NaN where none are given
-    role_tokens:    tokens by the role of who wrote them; empty where parts were joined
+    role_tokens:    tokens by the role of who wrote them
+    origins:        uint8 ``(rows,)``, of ``Origin``
     """
 
     rows: Rows
@@ -48,6 +65,44 @@ class Built:
     flags: npt.NDArray[np.uint16]
     lengths: npt.NDArray[np.float64]
     role_tokens: dict[str, int]
+    origins: npt.NDArray[np.uint8]
+
+    def only(self, kept: npt.NDArray[np.int64]) -> Built:
+        """These rows; who wrote their tokens is no longer known."""
+        return Built(
+            self.rows.take(kept),
+            None if self.prompt_lengths is None else self.prompt_lengths[kept],
+            None if self.rewards is None else self.rewards[kept],
+            self.records[kept],
+            self.flags[kept],
+            self.lengths[kept],
+            {},
+            self.origins[kept],
+        )
+
+
+class _Grown:
+    """One array that grows in place: hundreds of millions of tokens are never held twice."""
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self._array: npt.NDArray[Any] = np.empty(1 << 12, dtype=dtype)
+        self._used = 0
+
+    def __len__(self) -> int:
+        return self._used
+
+    def add(self, piece: npt.NDArray[Any]) -> None:
+        end = self._used + len(piece)
+        if end > len(self._array):
+            # An eighth more: large blocks are moved by their pages, not copied.
+            self._array.resize(max(end, len(self._array) * 9 // 8), refcheck=False)
+        self._array[self._used : end] = piece
+        self._used = end
+
+    def whole(self) -> npt.NDArray[Any]:
+        """What was added; nothing can be added after it."""
+        self._array.resize(self._used, refcheck=False)
+        return self._array
 
 
 class RowBuilder:
@@ -55,14 +110,13 @@ class RowBuilder:
 
     def __init__(self, tokenizer: Tokenizer | None) -> None:
         self._tokenizer = tokenizer
-        self._joined: bool | None = None
-        self._tokens: list[npt.NDArray[np.int32]] = []
-        self._trained: list[npt.NDArray[np.uint8]] = []
+        self._tokens, self._trained = _Grown(np.int32), _Grown(np.uint8)
         self._lengths: list[int] = []
         self._prompts: list[int] = []
         self._rewards: list[float] = []
         self._records: list[int] = []
         self._flags: list[int] = []
+        self._origins: list[int] = []
         self._simulate: list[float] = []
         self._group: list[int] = []
         self._groups: dict[Hashable, int] = {}
@@ -76,9 +130,8 @@ class RowBuilder:
 
     def add(self, drafts: Sequence[Draft]) -> None:
         """Tokenise a batch. Raises SourceError for a text the tokenizer refuses."""
-        if self._joined is None:
-            self._joined = self._must_join(drafts)
-        split = [joined(d.parts) if self._joined else d.parts for d in drafts]
+        dividers = self._tokenizer.dividers if self._tokenizer else None
+        split = [joined(d.parts, dividers) if dividers else d.parts for d in drafts]
         answers = [d.length for d in drafts if isinstance(d.length, Part)]
         encoded = self._encode(
             [(p.content, d.where) for d, parts in zip(drafts, split, strict=True) for p in parts]
@@ -106,25 +159,32 @@ class RowBuilder:
                 answer_tokens = draft.length
             self._append(draft, length, prompt if prompt >= 0 else length, answer_tokens)
         if pieces:
-            self._tokens.append(np.concatenate(pieces))
+            self._tokens.add(np.concatenate(pieces))
             trained = np.array([t for _, t in spans], dtype=np.uint8)
-            self._trained.append(np.repeat(trained, [n for n, _ in spans]))
-            self.n_tokens += len(self._tokens[-1])
+            self._trained.add(np.repeat(trained, [n for n, _ in spans]))
+            self.n_tokens = len(self._tokens)
         if self.n_tokens > MAX_TOKENS:
             raise SourceError(
                 f"{drafts[-1].where}: more than {MAX_TOKENS:,} tokens; read fewer rows."
             )
 
     def _append(self, draft: Draft, length: int, prompt: int, simulate: float) -> None:
-        flags = draft.flags
+        flags, origin = draft.flags, Origin.RETOKENISED
+        text = any(isinstance(p.content, str) for p in draft.parts)
+        if not (text or draft.retokenised):
+            origin = Origin.GENERATED
         if draft.seqlen is not None:
             self.compared += 1
-            flags |= Flag.LENGTH_DIFFERS if draft.seqlen != length else 0
+            if draft.seqlen != length:
+                flags |= Flag.LENGTH_DIFFERS
+            elif origin is Origin.RETOKENISED and not flags & Flag.LENGTH_DIFFERS:
+                origin = Origin.CHECKED
         self._lengths.append(length)
         self._prompts.append(prompt)
         self._rewards.append(draft.reward)
         self._records.append(draft.record)
         self._flags.append(flags)
+        self._origins.append(origin)
         self._simulate.append(simulate)
         self._group.append(self._groups.setdefault(draft.group, len(self._groups)))
 
@@ -157,26 +217,14 @@ class RowBuilder:
                 f"the text cannot be tokenised ({problem})", "repair it or take the row out"
             ) from None
 
-    def _must_join(self, drafts: Sequence[Draft]) -> bool:
-        """Whether parts one by one would give other tokens than the text they are cut from."""
-        for draft in [d for d in drafts if len(d.parts) > 2][:CALIBRATED]:
-            whole = joined(draft.parts)
-            both = self._encode([(p.content, draft.where) for p in (*draft.parts, *whole)])
-            apart, together = both[: len(draft.parts)], both[len(draft.parts) :]
-            if not np.array_equal(np.concatenate(apart), np.concatenate(together)):
-                return True
-        return False
-
     def finish(self, where: str) -> Built:
         """Raises SourceError where nothing became a row."""
         if not self._lengths:
             raise SourceError(f"{where}: there are no rows; give a file with rows.")
-        tokens = np.concatenate(self._tokens) if self._tokens else np.empty(0, dtype=np.int32)
-        self._tokens = []
+        tokens = self._tokens.whole()
         mask = None
         if self._any_trained:
-            mask = np.concatenate(self._trained)
-        self._trained = []
+            mask = self._trained.whole()
         offsets = np.zeros(len(self._lengths) + 1, dtype=np.int64)
         np.cumsum(self._lengths, out=offsets[1:])
         tokenizer = self._tokenizer
@@ -196,12 +244,13 @@ class RowBuilder:
             np.array(self._records, dtype=np.int64),
             np.array(self._flags, dtype=np.uint16),
             np.array(self._simulate, dtype=np.float64),
-            {} if self._joined else dict(self._role_tokens),
+            dict(self._role_tokens),
+            np.array(self._origins, dtype=np.uint8),
         )
 
 
-def joined(parts: Sequence[Part]) -> list[Part]:
-    """Neighbouring texts that are not trained on as one part."""
+def joined(parts: Sequence[Part], dividers: Dividers) -> list[Part]:
+    """Neighbouring texts that are not trained on as one part, but where they are kept apart."""
     out: list[Part] = []
     for part in parts:
         last = out[-1] if out else None
@@ -211,8 +260,10 @@ def joined(parts: Sequence[Part]) -> list[Part]:
             and isinstance(part.content, str)
             and not last.trained
             and not part.trained
+            and not dividers.between(last.content, part.content)
         ):
-            out[-1] = Part(last.content + part.content, "unsplit", False)
+            role = part.role if part.role == last.role else "unsplit"
+            out[-1] = Part(last.content + part.content, role, False)
         else:
             out.append(part)
     return out

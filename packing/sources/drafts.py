@@ -13,11 +13,11 @@ import numpy as np
 from packing.sources import fields
 from packing.sources.chat.template import Conversation, Part
 from packing.sources.chat.tokenizer import Tokenizer
+from packing.sources.chunks import Record
 from packing.sources.errors import Where
-from packing.sources.files.records import Record
 from packing.sources.problems import Flag
 
-MAX_CHECKED = 200
+MAX_CHECKED = 40
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Draft:
     record: number of the record it comes from, counted over all files
     seqlen: tokens it had where it was generated, or None
     length: tokens to simulate: a number of the record, or its answer, or None
+    retokenised: its ids were made here of text
     """
 
     parts: tuple[Part, ...]
@@ -38,6 +39,7 @@ class Draft:
     flags: int = 0
     seqlen: int | None = None
     length: float | Part | None = None
+    retokenised: bool = False
 
 
 @dataclass
@@ -77,6 +79,7 @@ class RowParts:
     path: str
     key: Any
     flags: int = 0
+    retokenised: bool = False
 
 
 def required(record: Record, path: str, where: Where) -> Any:

@@ -3,22 +3,25 @@
 Notable:
 - without a group column, rows of one prompt are a group (of one step, where steps are logged)
 - ``prompt`` and ``completion`` are taken as they are, ``question`` becomes a user's message
-- an end token is put after a completion that lacks it, except in AReaL's dumps, which hold
+- a completion that is text goes after the generation prompt as it is: it is never rendered; turns
+  of the assistant inside ``prompt`` are context
+- what ends a turn is put after a completion that lacks it, except in AReaL's dumps, which hold
   the generated text itself
 """
 
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from packing.sources import fields
-from packing.sources.chat.messages import Message, normalised
+from packing.sources.chat.messages import Chat, normalised, normalised_tools
 from packing.sources.chat.template import Conversation, Part, Renderer
 from packing.sources.chat.tokenizer import Tokenizer
+from packing.sources.chunks import Chunk, Record
 from packing.sources.drafts import (
     Draft,
     PrefixCheck,
@@ -30,11 +33,13 @@ from packing.sources.drafts import (
     reward_of,
 )
 from packing.sources.errors import SourceError, Where
-from packing.sources.files.records import Chunk, Record
 from packing.sources.problems import Flag
+from packing.sources.records.given import id_rows, segment_rows
+from packing.sources.records.groups import Groups
 from packing.sources.roles import Roles
+from packing.sources.sandbox import record_limit
 from packing.sources.spec import SourceSpec
-from packing.sources.token_ids import integers, token_ids, unpadded
+from packing.sources.token_ids import token_ids
 
 
 class Expander:
@@ -49,6 +54,7 @@ class Expander:
     ) -> None:
         self._spec, self._roles, self._tokenizer, self._raw = spec, roles, tokenizer, raw
         self.check = PrefixCheck()
+        self.groups = Groups(roles)
         self.without_turns = 0
         self._simulated: set[Any] = set()
 
@@ -56,28 +62,30 @@ class Expander:
         """Rows of a chunk's records. Raises SourceError naming the record and field."""
         out = []
         for i, record in enumerate(chunk.records):
-            out += self._record(record, chunk.where(i), first_record + i)
+            where = chunk.where(i)
+            with record_limit(where):
+                out += self._record(record, where, first_record + i)
         return out
 
     def _record(self, record: Record, where: Where, number: int) -> list[Draft]:
-        if self._roles.first("input_ids"):
-            rows = self._ids(record, where)
+        segments = self._roles.first("segments")
+        given = None if segments else id_rows(record, self._roles, where)
+        if segments:
+            rows = segment_rows(record, segments, where, self._tokenizer)
+        elif given is not None:
+            rows = given
         elif self._roles.first("messages"):
             rows = self._conversations(record, where)
         elif self._roles.first("prompt") or self._roles.first("question"):
             rows = self._prompted(record, where)
         else:
-            role = "completion" if self._roles.first("completion") else "text"
-            rows = [
-                RowParts([self._part(value, where, path, role == "completion")], path, None)
-                for path, value in self._values(record, role, where)
-            ]
+            rows = self._alone(record, where)
         rewards = self._rewards(record)
         seqlen = self._number(record, "seqlen")
         simulate = self._spec.simulate is not None
         drafts = []
         for n, row in enumerate(rows):
-            group = self._group(record, where, row, number)
+            group = self.groups.of(record, where, row.key, number)
             if simulate:
                 if group in self._simulated:
                     continue
@@ -94,41 +102,12 @@ class Expander:
                     reward_of(rewards, row.path, n, len(rows)),
                     flags,
                     None if seqlen is None else int(seqlen),
+                    retokenised=row.retokenised,
                 )
             )
         return drafts
 
     # -- the shapes of records ---------------------------------------------------------------
-
-    def _ids(self, record: Record, where: Where) -> list[RowParts]:
-        attention_path, loss_path = (
-            self._roles.first("attention_mask"),
-            self._roles.first("loss_mask"),
-        )
-        out = []
-        for path, value in self._values(record, "input_ids", where):
-            masks = [
-                integers(required(record, p, where), where, p) if p else None
-                for p in (attention_path, loss_path)
-            ]
-            ids, trained = unpadded(
-                token_ids(value, where, path),
-                masks[0],
-                masks[1],
-                where,
-                (attention_path or "", loss_path or ""),
-            )
-            if trained is None:
-                out.append(RowParts([Part(ids, "unsplit", False)], path, None))
-                continue
-            cuts = [0, *(np.flatnonzero(trained[1:] != trained[:-1]) + 1).tolist(), len(ids)]
-            parts = [
-                Part(ids[a:b], "completion" if trained[a] else "prompt", bool(trained[a]))
-                for a, b in pairwise(cuts)
-                if b > a
-            ]
-            out.append(RowParts(parts, path, prompt_key(parts)))
-        return out
 
     def _conversations(self, record: Record, where: Where) -> list[RowParts]:
         out: list[RowParts] = []
@@ -138,18 +117,17 @@ class Expander:
             several = isinstance(value, list) and bool(value) and isinstance(value[0], list)
             for n, messages in enumerate(value if several else [value]):
                 at = f"{path}.{n}" if several else path
-                found, left_out = normalised(messages, where, at)
-                out += self._talk(found, render, where, at, Flag.NOT_TEXT if left_out else 0)
+                out += self._talk(normalised(messages, where, at), render, where, at)
         return out
 
-    def _talk(
-        self, messages: list[Message], render: Renderer, where: Where, path: str, flags: int
-    ) -> list[RowParts]:
-        talk = Conversation.of(render, messages, path)
+    def _talk(self, chat: Chat, render: Renderer, where: Where, path: str) -> list[RowParts]:
+        talk = Conversation(render, chat.messages, path, chat.untrained)
         self.check.see(talk, where)
-        key = prompt_key([Part(talk.turns[0].prompt if talk.turns else talk.text, "", False)])
+        key = prompt_key([Part(talk.key, "", False)])
+        flags = Flag.NOT_TEXT if chat.left_out else 0
         if self._spec.expand == "conversation" or self._spec.simulate is not None:
-            return [RowParts(talk.whole(), path, key, flags)]
+            parts = talk.whole()
+            return [RowParts(parts, path, key, flags | (Flag.TURN_LOST if talk.lost else 0))]
         rows = talk.individual() if self._spec.style == "individual" else talk.concat()
         self.without_turns += not rows
         return [RowParts(parts, path, key, flags) for parts in rows]
@@ -157,43 +135,59 @@ class Expander:
     def _prompted(self, record: Record, where: Where) -> list[RowParts]:
         question = self._roles.first("question")
         path = self._roles.first("prompt") or question or ""
-        value = fields.unpacked(required(record, path, where))
-        messages: list[Message] | None = None
-        flags = 0
+        value = required(record, path, where)
         if self._roles.first("prompt") is None and isinstance(value, str):
-            messages = [{"role": "user", "content": value}]
-        elif fields.is_messages(value):
-            messages, left_out = normalised(value, where, path)
-            flags = Flag.NOT_TEXT if left_out else 0
-        render = self._renderer(record, where) if messages is not None else None
-        if messages is None or render is None:
+            value = [{"role": "user", "content": value}]
+        if not fields.is_messages(value):
             head = self._part(value, where, path, trained=False)
-        else:
-            head = Part(render(messages, True, path), "prompt", False)
+            key = prompt_key([head])
+            if not self._roles.first("completion"):
+                return [RowParts([head], path, key)]
+            return [
+                RowParts([head, *self._answer(answer, where, at, head.content)], at, key)
+                for at, answer in self._samples(record, where)
+            ]
+        chat = normalised(value, where, path)
+        render = self._renderer(record, where)
+        head = Part(render.head(chat.messages, path), "prompt", False)
         key = prompt_key([head])
+        flags = Flag.NOT_TEXT if chat.left_out else 0
         if not self._roles.first("completion"):
             return [RowParts([head], path, key, flags)]
         out: list[RowParts] = []
-        for at, completion in self._samples(record, where):
-            if messages is None or render is None:
-                out.append(
-                    RowParts([head, self._part(completion, where, at, True)], at, key, flags)
-                )
+        for at, answer in self._samples(record, where):
+            if not fields.is_messages(answer):
+                parts = [head, *self._answer(answer, where, at, None)]
+                out.append(RowParts(parts, at, key, flags))
                 continue
-            if isinstance(completion, str):
-                answer: list[Message] = [{"role": "assistant", "content": completion}]
-            else:
-                answer, left_out = normalised(completion, where, at)
-                flags |= Flag.NOT_TEXT if left_out else 0
-            for row in self._talk([*messages, *answer], render, where, at, flags):
+            made = normalised(answer, where, at)
+            before = len(chat.messages)
+            context = {i for i, m in enumerate(chat.messages) if m["role"] == "assistant"}
+            whole = Chat(
+                chat.messages + made.messages,
+                chat.left_out or made.left_out,
+                frozenset(context | {before + i for i in made.untrained}),
+            )
+            for row in self._talk(whole, render, where, at):
                 out.append(RowParts(row.parts, at, key, row.flags))
         return out
+
+    def _alone(self, record: Record, where: Where) -> list[RowParts]:
+        """Completions without a prompt, or texts of which nobody knows what was generated."""
+        if self._roles.first("completion"):
+            return [
+                RowParts(self._answer(answer, where, at, ""), at, None)
+                for at, answer in self._samples(record, where)
+            ]
+        return [
+            RowParts([self._part(value, where, path, False)], path, None)
+            for path, value in self._values(record, "text", where)
+        ]
 
     def _samples(self, record: Record, where: Where) -> list[tuple[str, Any]]:
         """(path, completion) of every sample; a list of completions counts as several."""
         out = []
         for path, value in self._values(record, "completion", where):
-            value = fields.unpacked(value)
             several = isinstance(value, list) and bool(value) and not fields.is_messages(value)
             if several and not isinstance(value[0], int | float):
                 out += [(f"{path}.{n}", v) for n, v in enumerate(value)]
@@ -215,10 +209,33 @@ class Expander:
             )
         eos = self._text_tokenizer(where).eos_token
         plain_text = self._roles.first("text") is not None
-        ends = (trained or plain_text) and not self._raw and self._spec.simulate is None
+        ends = plain_text and not self._raw and self._spec.simulate is None
         if eos and ends and value.strip() and not value.endswith(eos):
             value += eos
         return Part(value, "unsplit" if plain_text else role, trained)
+
+    def _answer(
+        self, value: Any, where: Where, path: str, prompt: str | npt.NDArray[np.int32] | None
+    ) -> list[Part]:
+        """A completion as it was generated, with what ends it; space after that is not trained on.
+
+        prompt: text it follows, or None where it follows a generation prompt
+        """
+        if not isinstance(value, str) or isinstance(prompt, np.ndarray):
+            return [self._part(value, where, path, True)]
+        tokenizer = self._text_tokenizer(where)
+        shape = Renderer(tokenizer, None, self._spec.keep_thinking, where).shape()
+        eos = [tokenizer.eos_token] if tokenizer.eos_token else []
+        ends = [*(shape.ends if shape else ()), *eos]
+        # Text may be a prompt that a template wrote: its turns end as the template ends them.
+        rendered = prompt is None or (shape and any(h in prompt for h in shape.headers))
+        end = (shape.end or "") if shape and rendered else "".join(eos)
+        ended = value.rstrip()
+        if ended and not self._raw and ended.endswith(tuple(ends)):
+            rest = value[len(ended) :]
+            after = [Part(rest, "completion", False)] if rest else []
+            return [Part(ended, "completion", True), *after]
+        return [Part(value if self._raw or not ended else value + end, "completion", True)]
 
     def _text_tokenizer(self, where: Where) -> Tokenizer:
         if self._tokenizer is None:
@@ -240,7 +257,7 @@ class Expander:
                 "list each tool as an object",
                 path,
             )
-        return value
+        return normalised_tools(value, where)
 
     def _values(self, record: Record, role: str, where: Where) -> list[tuple[str, Any]]:
         out = []
@@ -248,24 +265,6 @@ class Expander:
             found = [(p, v) for p, v in fields.find(record, path) if v is not None]
             out += found if "*" in path else [(path, required(record, path, where))]
         return out
-
-    def _group(self, record: Record, where: Where, row: RowParts, number: int) -> Any:
-        path = self._roles.first("group")
-        if path:
-            value = required(record, path, where)
-            if not isinstance(value, str | int) and not (
-                isinstance(value, float) and value.is_integer()
-            ):
-                raise where.error(
-                    f"is {fields.type_name(value)}, not one name or number",
-                    "give each row the name of its group",
-                    path,
-                )
-            return value
-        step = self._roles.first("step")
-        if row.key is None:
-            return ("record", number)
-        return (row.key, str(fields.first(record, step))) if step else row.key
 
     def _rewards(self, record: Record) -> dict[str, Any]:
         """Reward by the path it is beside: ``""`` for one of the record itself."""

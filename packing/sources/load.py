@@ -8,32 +8,42 @@ Notable:
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from packing.sources import cache, fields
+from packing.sources import cache, fields, sandbox
 from packing.sources.build import Built, RowBuilder
 from packing.sources.chat.tokenizer import BUNDLED, Tokenizer, TokenizerError, load_tokenizer
+from packing.sources.chunks import Chunk
 from packing.sources.drafts import Draft
 from packing.sources.errors import LoadCancelled, SourceError, Where
 from packing.sources.expand import Expander
 from packing.sources.files.opened import Opened, open_source
-from packing.sources.files.records import Chunk
+from packing.sources.files.paths import check_allowed
 from packing.sources.loaded import Loaded, PrefixReport, Provenance, assembled, keep, restored
+from packing.sources.odd import OddRecords
 from packing.sources.problems import Flag, find_flags
+from packing.sources.records.groups import dropped
+from packing.sources.records.reading import RECOGNISED_FROM, Reading, reading_of
 from packing.sources.role_names import CONTENT
-from packing.sources.roles import Roles, describe, resolve
+from packing.sources.roles import Column, Roles, describe
 from packing.sources.simulate import simulate
-from packing.sources.spec import SourceSpec
+from packing.sources.spec import DROPPED, SourceSpec
 
-RECOGNISED_FROM = 100
 # Text per call of the tokenizer: enough to keep its threads busy, little enough to cancel soon.
 BATCH_CHARACTERS = 1_000_000
 BATCH_RECORDS = 64
+OTHER_TOKENIZER = (
+    "Tokens are counted with the bundled tokenizer, which makes about 30 % more of them than "
+    "Qwen's on tau-bench: give the tokenizer of the model that is trained before a cap is chosen."
+)
+DOWNLOAD_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +63,74 @@ def load(
     allowed_roots: Sequence[Path] | None = None,
     upload: bytes | None = None,
 ) -> Loaded:
-    """The rows of a source.
+    """The rows of a source, read by a child process that can be ended at any moment.
+
+    Takes and raises what ``load_here`` does. What a file or a template does to the child (memory,
+    endless work) is a SourceError here. Only what is our own, a bundled sample with the bundled
+    tokenizer, is read here.
+    """
+    if spec.kind == "sample" and spec.tokenizer in (None, BUNDLED):
+        return load_here(spec, progress, cancelled, allowed_roots, upload)
+    tell = progress or (lambda _: None)
+    with tempfile.TemporaryDirectory(prefix="espalier-rows-") as scratch:
+        payload = _payload(spec, allowed_roots, upload) | {"scratch": scratch}
+        stop = cancelled or (lambda: False)
+        # A download says nothing until it is there.
+        silence = DOWNLOAD_SECONDS if spec.kind == "hub" else sandbox.SILENCE_SECONDS
+        made = sandbox.run(
+            _load_in_child, payload, lambda p: tell(Progress(**p)), stop, silence=silence
+        )
+        entry = cache.read_entry(made["key"], Path(made["folder"]))
+        if entry is None:
+            raise SourceError(f"{spec.location}: the rows were made and are gone; load it again.")
+        arrays, meta = entry
+        name = meta["provenance"]["tokenizer"]
+        tokenizer = tokenizer_named(name) if name else None
+        if made["folder"] == scratch:
+            arrays = {n: np.array(a) for n, a in arrays.items()}
+        loaded = restored(arrays, meta, spec, tokenizer)
+    return replace(loaded, provenance=replace(loaded.provenance, from_cache=made["from_cache"]))
+
+
+def _payload(
+    spec: SourceSpec, allowed_roots: Sequence[Path] | None, upload: bytes | None
+) -> dict[str, Any]:
+    """What a child process is told of a source."""
+    return {
+        "spec": spec.to_json(),
+        "roots": None if allowed_roots is None else [str(r) for r in allowed_roots],
+        "upload": None if upload is None else np.frombuffer(upload, dtype=np.uint8),
+    }
+
+
+def _unpacked(payload: Mapping[str, Any]) -> tuple[SourceSpec, list[Path] | None, bytes | None]:
+    roots = None if payload["roots"] is None else [Path(r) for r in payload["roots"]]
+    upload = None if payload["upload"] is None else payload["upload"].tobytes()
+    return SourceSpec.from_json(payload["spec"]), roots, upload
+
+
+def _load_in_child(payload: dict[str, Any], send: sandbox.Send) -> dict[str, Any]:
+    """Loads in the child: rows go through the cache, or through a folder where it takes none."""
+    spec, roots, upload = _unpacked(payload)
+    loaded, key = _load(spec, lambda p: send(asdict(p)), lambda: False, roots, upload)
+    folder = cache.cache_folder()
+    if key is None or cache.read_entry(key) is None:
+        key = key or loaded.rows.fingerprint
+        folder = Path(payload["scratch"])
+        os.environ["ESPALIER_CACHE"] = str(folder)
+        keep(key, loaded)
+    from_cache = loaded.provenance.from_cache
+    return {"key": key, "folder": str(folder), "from_cache": from_cache}
+
+
+def load_here(
+    spec: SourceSpec,
+    progress: Callable[[Progress], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    allowed_roots: Sequence[Path] | None = None,
+    upload: bytes | None = None,
+) -> Loaded:
+    """The rows of a source, read in this process.
 
     progress:      told after every chunk
     cancelled:     asked at every chunk (well under a second of work); then LoadCancelled is raised
@@ -64,30 +141,34 @@ def load(
     Raises SourceError, a sentence naming file, row and field, for whatever is wrong in the source.
     """
     tell = progress or (lambda _: None)
-    stop = cancelled or (lambda: False)
+    return _load(spec, tell, cancelled or (lambda: False), allowed_roots, upload)[0]
+
+
+def _load(
+    spec: SourceSpec,
+    tell: Callable[[Progress], None],
+    stop: Callable[[], bool],
+    allowed_roots: Sequence[Path] | None,
+    upload: bytes | None,
+) -> tuple[Loaded, str | None]:
+    """The rows, and their entry in the cache; None where their content is not known before."""
     tell(Progress("opening", None))
     opened = open_source(spec, allowed_roots, upload)
-    first = opened.peek()
-    head = first.records[:RECOGNISED_FROM]
-    if opened.roles is None:
-        roles = resolve(head, spec.roles, opened.label)
-    else:
-        kept = tuple(p for p in opened.roles if p[0] not in {r for r, _ in spec.roles})
-        roles = Roles(kept + spec.roles)
-    tokenizer = _tokenizer_for(spec, roles, head, opened.label)
+    reading = reading_of(spec, opened)
+    tokenizer = _tokenizer_for(spec, reading.roles, reading.head, allowed_roots)
     content = _content(opened, tell, stop)
     key = None
     if content is not None:
         chosen = spec.to_json() | {"location": "", "tokenizer": ""}
         mark = tokenizer.fingerprint if tokenizer else None
-        key = cache.entry_key(chosen, opened.format, content, mark)
+        key = cache.entry_key(chosen, reading.format, content, mark)
         kept_rows = cache.read_entry(key)
         if kept_rows:
-            return restored(*kept_rows, spec, tokenizer)
-    built, made = _build(spec, opened, roles, tokenizer, tell, stop)
+            return restored(*kept_rows, spec, tokenizer), key
+    built, made = _build(spec, reading, tokenizer, tell, stop)
     provenance = Provenance(
         source=spec.location,
-        format=opened.format,
+        format=reading.format,
         files=len(opened.files),
         bytes=sum(f.size for f in opened.files),
         content=content or built.rows.fingerprint,
@@ -96,13 +177,46 @@ def load(
         tokenizer=tokenizer.name if tokenizer else None,
         tokenizer_fingerprint=tokenizer.fingerprint if tokenizer else None,
         notes=made.notes,
+        grouped_by=made.grouped_by,
+        left_out_files=opened.left_out,
+        left_out_records=made.odd.count,
+        left_out_groups=made.left_out_groups,
     )
     loaded = assembled(
-        built.rows, spec, provenance, roles, describe(head), built, made.prefix, tokenizer
+        built.rows,
+        spec,
+        provenance,
+        reading.roles,
+        describe(reading.head),
+        built,
+        made.prefix,
+        tokenizer,
+        tuple(sorted(made.odd.kept, key=lambda o: (o.file, o.row or 0))),
     )
     if key is not None:
         keep(key, loaded)
-    return loaded
+    return loaded, key
+
+
+def columns_of(
+    spec: SourceSpec,
+    allowed_roots: Sequence[Path] | None = None,
+    upload: bytes | None = None,
+) -> tuple[Column, ...]:
+    """The columns of a source as they are in its files, for roles given by hand.
+
+    The file is looked at by a child process, as ``load`` reads it. Raises SourceError where there
+    are no records.
+    """
+    payload = _payload(spec, allowed_roots, upload)
+    made = sandbox.run(_columns_in_child, payload, lambda _: None, lambda: False)
+    return tuple(Column(**column) for column in made["columns"])
+
+
+def _columns_in_child(payload: dict[str, Any], send: sandbox.Send) -> dict[str, Any]:
+    opened = open_source(*_unpacked(payload))
+    found = describe(opened.peek(RECOGNISED_FROM, OddRecords(True)).records)
+    return {"columns": [asdict(column) for column in found]}
 
 
 def tokenizer_named(name: str) -> Tokenizer:
@@ -118,13 +232,23 @@ class _Made:
     records: int
     notes: tuple[str, ...]
     prefix: PrefixReport | None
+    grouped_by: str
+    odd: OddRecords
+    left_out_groups: Mapping[str, int]
 
 
 def _tokenizer_for(
-    spec: SourceSpec, roles: Roles, head: Sequence[Mapping[str, Any]], label: str
+    spec: SourceSpec,
+    roles: Roles,
+    head: Sequence[Mapping[str, Any]],
+    allowed_roots: Sequence[Path] | None,
 ) -> Tokenizer | None:
     """The chosen tokenizer; the bundled one where rows are text and none is chosen."""
     if spec.tokenizer is not None:
+        folder = Path(spec.tokenizer).expanduser()
+        if folder.is_absolute() or folder.exists() or ".." in folder.parts:
+            # A link may name any folder: its files are read, so it is held to where rows may lie.
+            check_allowed(folder, f"tokenizer {spec.tokenizer}", allowed_roots)
         return tokenizer_named(spec.tokenizer)
     for role in CONTENT:
         for path in roles.all(role):
@@ -135,11 +259,8 @@ def _tokenizer_for(
 
 
 def _is_text(value: Any) -> bool:
-    value = fields.unpacked(value)
     if isinstance(value, list) and value:
-        return isinstance(value[0], str | dict) or (
-            isinstance(value[0], list) and bool(value[0]) and isinstance(value[0][0], dict)
-        )
+        return _is_text(value[0]) or isinstance(value[0], dict)
     return isinstance(value, str)
 
 
@@ -157,37 +278,38 @@ def _content(
 
 def _build(
     spec: SourceSpec,
-    opened: Opened,
-    roles: Roles,
+    reading: Reading,
     tokenizer: Tokenizer | None,
     tell: Callable[[Progress], None],
     stop: Callable[[], bool],
 ) -> tuple[Built, _Made]:
-    expander = Expander(spec, roles, tokenizer, opened.raw)
+    label = reading.opened.label
+    expander = Expander(spec, reading.roles, tokenizer, reading.opened.raw)
     builder = RowBuilder(tokenizer)
+    odd = OddRecords(spec.leave_out_odd)
     records = 0
-    for chunk in _ranged(opened.chunks(sorted(roles.columns)), spec):
+    for chunk in _ranged(reading.chunks(odd), spec):
         waiting: list[Draft] = []
         for start in range(0, len(chunk.records), BATCH_RECORDS):
             if stop():
                 raise LoadCancelled
             piece = chunk.sliced(start, start + BATCH_RECORDS)
-            waiting += expander.drafts(piece, records)
+            waiting += _drafts(expander, piece, records, odd)
             records += len(piece.records)
             if sum(len(p.content) for d in waiting for p in d.parts) >= BATCH_CHARACTERS:
-                builder.add(waiting)
+                _add(builder, waiting, odd)
                 waiting = []
         if stop():
             raise LoadCancelled
-        builder.add(waiting)
+        _add(builder, waiting, odd)
         tell(Progress("reading and tokenising", chunk.fraction, len(builder), builder.n_tokens))
     if not len(builder) and expander.without_turns:
         raise SourceError(
-            f"{opened.label}: none of {records:,} conversations has an assistant turn; expand "
+            f"{label}: none of {records:,} conversations has an assistant turn; expand "
             "them as conversations, or simulate completions."
         )
-    built = builder.finish(opened.label)
-    prefix, notes = _prefix_report(expander, builder, tokenizer, opened.label), []
+    built = builder.finish(label)
+    prefix, notes = _prefix_report(expander, builder, tokenizer, label), reading.notes()
     if prefix and prefix.broken:
         notes.append(
             f"The chat template does not keep prefixes: {prefix.broken:,} of {prefix.turns:,} "
@@ -204,8 +326,62 @@ def _build(
     if spec.simulate is not None:
         built = _simulated(built, spec)
         notes.append("Completions are simulated: lengths are drawn, tokens are made up.")
+    if tokenizer is not None and tokenizer.name == BUNDLED and spec.kind != "sample":
+        notes.append(OTHER_TOKENIZER)
     built = replace(built, flags=find_flags(built.rows, built.flags))
-    return built, _Made(records, tuple(notes), prefix)
+    notes += expander.groups.notes()
+    built, dropped = _without_dropped(built, spec)
+    how = expander.groups.sentence()
+    return built, _Made(records, tuple(notes), prefix, how, odd, dropped)
+
+
+def _drafts(expander: Expander, piece: Chunk, records: int, odd: OddRecords) -> list[Draft]:
+    if not odd.allowed:
+        return expander.drafts(piece, records)
+    out = []
+    for i in range(len(piece.records)):
+        try:
+            out += expander.drafts(piece.sliced(i, i + 1), records + i)
+        except SourceError as error:
+            odd.take(error, piece.where(i), piece.records[i])
+    return out
+
+
+def _add(builder: RowBuilder, drafts: list[Draft], odd: OddRecords) -> None:
+    try:
+        builder.add(drafts)
+    except SourceError:
+        if not odd.allowed:
+            raise
+        for draft in drafts:
+            try:
+                builder.add([draft])
+            except SourceError as error:
+                odd.take(error, draft.where, "".join(str(p.content) for p in draft.parts))
+
+
+def _without_dropped(built: Built, spec: SourceSpec) -> tuple[Built, dict[str, int]]:
+    """Rows without the groups that AReaL would drop, and how many groups of each kind there are."""
+    rows = built.rows
+    samples = built.records if spec.expand == "turn" else np.arange(len(rows))
+    kinds = dict(zip(DROPPED, dropped(rows.group, built.rewards, samples), strict=True))
+    counts = {
+        kind: len(np.unique(rows.group[at]))
+        for kind, at in kinds.items()
+        if at.any() and (kind in spec.leave_out or kind == "equal-rewards" or not at.all())
+    }
+    out = np.zeros(len(rows), dtype=bool)
+    for kind in spec.leave_out:
+        out |= kinds[kind]
+    if not out.any():
+        return built, counts
+    if out.all():
+        raise SourceError(
+            f"{spec.location}: AReaL would drop every group ({' and '.join(spec.leave_out)}); "
+            "read them with the rest."
+        )
+    kept = np.flatnonzero(~out)
+    return built.only(kept), counts
 
 
 def _simulated(built: Built, spec: SourceSpec) -> Built:
@@ -214,7 +390,10 @@ def _simulated(built: Built, spec: SourceSpec) -> Built:
     roles = {"prompt": int(prompt_lengths.sum())}
     roles["simulated"] = rows.n_tokens - roles["prompt"]
     none = np.zeros(len(rows), dtype=np.uint16)
-    return Built(rows, prompt_lengths, None, built.records[prompt], none, built.lengths, roles)
+    origins = built.origins[prompt]
+    return Built(
+        rows, prompt_lengths, None, built.records[prompt], none, built.lengths, roles, origins
+    )
 
 
 def _ranged(chunks: Iterator[Chunk], spec: SourceSpec) -> Iterator[Chunk]:

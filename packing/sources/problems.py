@@ -26,6 +26,8 @@ class Flag(IntFlag):
     GROUP_OF_ONE = 32
     NOT_TEXT = 64
     LENGTH_DIFFERS = 128
+    TURN_LOST = 256
+    PADDING = 512
 
 
 SENTENCES = {
@@ -39,6 +41,13 @@ SENTENCES = {
     Flag.LENGTH_DIFFERS: (
         "rows have another number of tokens than when they were generated: choose the tokenizer "
         "of that model"
+    ),
+    Flag.TURN_LOST: (
+        "rows hold a turn that the chat template writes so that it cannot be told from what is "
+        "around it: that turn is not trained on"
+    ),
+    Flag.PADDING: (
+        "rows had a run of one id outside of their mask at an end: it was taken for padding"
     ),
 }
 OVER_CONTEXT = "rows are longer than the context of"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from packing.sources.load import load
+from packing.sources.load import load_here
 from packing.sources.loaded import Loaded
 from packing.sources.spec import SourceSpec
 
@@ -28,7 +28,7 @@ def write_lines(path: Path, records: list[Any]) -> Path:
 
 def read(path: Path, **settings: Any) -> Loaded:
     """The rows of a file, by default settings but for ``settings``."""
-    return load(SourceSpec("file", str(path), **settings))
+    return load_here(SourceSpec("file", str(path), **settings))
 
 
 def tokens(loaded: Loaded) -> list[list[int]]:

@@ -6,6 +6,7 @@ Notable:
   ``tojson`` without HTML escapes, ``raise_exception``, ``strftime_now``, loop controls)
 - a template that drops reasoning of earlier turns can be asked to keep it: marks stand in for the
   reasoning while it renders
+- a template that wants the arguments of calls as text gets their text, any other gets objects
 """
 
 from __future__ import annotations
@@ -17,14 +18,24 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+from packing.sources.chat.messages import Arguments
+
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+_METHODS = frozenset(dir(dict))
 _THOUGHT = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 
 Message = Mapping[str, Any]
 
 
 class TemplateRefusal(ValueError):
-    """A template does not accept the messages; the message says what it does not like."""
+    """A template does not accept the messages; the message says what it does not like.
+
+    own: it raised the refusal itself; else it failed
+    """
+
+    def __init__(self, message: str, own: bool = False) -> None:
+        super().__init__(message)
+        self.own = own
 
 
 def render(
@@ -67,7 +78,7 @@ def _apart(messages: Sequence[Message]) -> tuple[dict[int, str], list[Message]]:
             bare.append(message)
             continue
         rest = {key: value for key, value in message.items() if key not in REASONING_FIELDS}
-        thought = _reasoning(message)
+        thought = reasoning_of(message)
         content = rest.get("content")
         if isinstance(content, str) and (inside := _THOUGHT.match(content)):
             thought = thought or inside[1]
@@ -78,13 +89,14 @@ def _apart(messages: Sequence[Message]) -> tuple[dict[int, str], list[Message]]:
     return thoughts, bare
 
 
-def _reasoning(message: Message) -> str:
+def reasoning_of(message: Message) -> str:
+    """Reasoning that stands beside the content of a message, or empty."""
     return next((m for f in REASONING_FIELDS if isinstance(m := message.get(f), str) and m), "")
 
 
 def _with_reasoning_names(message: Message) -> Message:
     """Reasoning under each name that templates read (``thinking`` is that of gpt-oss)."""
-    reasoning = _reasoning(message)
+    reasoning = reasoning_of(message)
     return (
         {**message, "reasoning_content": reasoning, "thinking": reasoning} if reasoning else message
     )
@@ -101,10 +113,31 @@ def _marked(index: int, content: Any) -> Any:
 
 
 def _run(source: str, messages: Sequence[Message], variables: Mapping[str, Any]) -> str:
-    try:
-        return str(_compiled(source).render(messages=messages, **variables))
-    except Exception as error:  # a template is a program of its own and may raise anything
-        raise TemplateRefusal(str(error) or type(error).__name__) from error
+    from jinja2 import TemplateRuntimeError
+
+    tried = [messages]
+    if any(m.get("tool_calls") for m in messages):
+        tried.append([_with_argument_text(m) for m in messages])
+    refusal: Exception | None = None
+    for given in tried:
+        try:
+            return str(_compiled(source).render(messages=given, **variables))
+        except Exception as error:  # a template is a program of its own and may raise anything
+            refusal = refusal or error
+    own = type(refusal) is TemplateRuntimeError
+    raise TemplateRefusal(str(refusal) or type(refusal).__name__, own) from refusal
+
+
+def _with_argument_text(message: Message) -> Message:
+    """The message with the arguments of its calls as text."""
+    calls = []
+    for call in message.get("tool_calls") or ():
+        function = call.get("function", call)
+        arguments = function.get("arguments")
+        if isinstance(arguments, Arguments):
+            function = {**function, "arguments": arguments.text}
+        calls.append({**call, "function": function} if "function" in call else function)
+    return {**message, "tool_calls": calls} if calls else message
 
 
 @lru_cache(maxsize=16)
@@ -124,7 +157,7 @@ def _compiled(source: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _environment() -> Any:
-    from jinja2 import TemplateError, nodes
+    from jinja2 import TemplateRuntimeError, nodes
     from jinja2.ext import Extension, loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -138,8 +171,16 @@ def _environment() -> Any:
             body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
             return nodes.Scope(body, lineno=line)
 
+    class Environment(ImmutableSandboxedEnvironment):
+        def getattr(self, obj: Any, attribute: str) -> Any:
+            # Messages are objects whose keys templates read, most often by far: a key needs none
+            # of the checks of an attribute.
+            if type(obj) is not dict or attribute in _METHODS:
+                return super().getattr(obj, attribute)
+            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+
     def raise_exception(message: str) -> None:
-        raise TemplateError(message)
+        raise TemplateRuntimeError(message)
 
     def tojson(value: Any, **options: Any) -> str:
         return json.dumps(value, **{"ensure_ascii": False, **options})
@@ -147,7 +188,7 @@ def _environment() -> Any:
     def strftime_now(form: str) -> str:
         return datetime.now().strftime(form)
 
-    environment = ImmutableSandboxedEnvironment(
+    environment = Environment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
     )
     environment.filters["tojson"] = tojson

@@ -2,23 +2,28 @@
 
 Notable:
 - the prompt of a turn is the conversation before it plus the generation prompt, as an engine
-  sees it; the completion is the rest of the turn, up to its end token
+  sees it; the completion is what the turn adds, up to its end token
 - a template keeps prefixes if the prompt of the next turn starts with the turn before; where it
   does not (reasoning of past turns dropped, say), siblings and turns stop sharing there
+- a template that writes what came before otherwise once the turn is made does not change what the
+  engine saw: only the newest turn is read off what it writes then
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from packing.sources.chat.messages import Message
+from packing.sources.chat.shape import Shape, common, shape_of
+from packing.sources.chat.syntax import reasoning_of
 from packing.sources.chat.tokenizer import Tokenizer, TokenizerError
+from packing.sources.chat.turns import Span, mark, marked, searched, spans
 from packing.sources.errors import SourceError, Where
 
 
@@ -48,10 +53,9 @@ class Renderer:
         )
         self._made: dict[tuple[tuple[int, ...], bool], tuple[Sequence[Message], str]] = {}
 
-    @property
-    def eos(self) -> str | None:
-        """Text of the token that ends a turn."""
-        return self._tokenizer.eos_token
+    def shape(self) -> Shape | None:
+        """What the template writes around turns; None where it does not take a plain question."""
+        return _shape(self._tokenizer, bool(self._tools), self._keep)
 
     def __call__(self, messages: Sequence[Message], prompt: bool, field: str) -> str:
         """Text of ``messages``, with the generation prompt for a ``prompt``.
@@ -66,117 +70,152 @@ class Renderer:
             try:
                 text = self._tokenizer.render(messages, self._tools, prompt, self._keep)
             except TokenizerError as error:
-                raise self._where.error(
-                    str(error), "repair the conversation or choose another tokenizer", field
-                ) from None
+                raise self._where.error(str(error), error.mend, field) from None
             self._made[key] = messages, text
         return self._made[key][1]
 
+    def skeleton(self, messages: Sequence[Message], prompt: bool) -> str | None:
+        """Marks for every content, of messages that are text alone; None where they are not."""
+        if self._tools or any(len(m) > 2 or not m["content"].strip() for m in messages):
+            return None
+        roles = tuple(str(m["role"]) for m in messages)
+        return _skeleton(self._tokenizer, self._keep, roles, prompt)
 
-@dataclass(frozen=True)
-class Turn:
-    """An assistant message as an engine makes it.
+    def head(self, messages: Sequence[Message], field: str) -> str:
+        """The prompt of ``messages``; where they end in a turn of the assistant, that turn begun.
 
-    index:  its number among the messages
-    asked:  text of the prompt, generation prompt included
-    prompt: the part of it that ``full`` starts with: all of it, but for a few templates
-    full:   prompt and completion as the template writes them
-    end:    characters of ``full`` up to its end token, what follows is the template's
-    """
-
-    index: int
-    asked: str
-    prompt: str
-    full: str
-    end: int
-
-    @property
-    def written(self) -> Part:
-        """The completion, up to its end token."""
-        return Part(self.full[len(self.prompt) : self.end], "assistant", True)
+        Raises SourceError where the template refuses, or writes the turn's text otherwise.
+        """
+        begun = messages[-1]["content"].rstrip() if messages[-1]["role"] == "assistant" else ""
+        if not begun:
+            return self(messages, True, field)
+        text = self(messages, False, field)
+        at = text.rfind(begun)
+        if at < 0:
+            raise self._where.error(
+                "the chat template does not write the begun answer as it is",
+                "move it to the completion",
+                field,
+            )
+        return text[: at + len(begun)]
 
 
-@dataclass(frozen=True)
-class PrefixBreak:
+@lru_cache(maxsize=16)
+def _shape(tokenizer: Tokenizer, tools: bool, keep_thinking: bool | None) -> Shape | None:
+    some = (
+        [{"type": "function", "function": {"name": "probe", "parameters": {}}}] if tools else None
+    )
+    render = Renderer(tokenizer, some, keep_thinking, Where(tokenizer.name))
+    try:
+        return shape_of(lambda m, prompt: render(m, prompt, "messages"), tokenizer.special_texts)
+    except SourceError:
+        return None
+
+
+@lru_cache(maxsize=256)
+def _skeleton(
+    tokenizer: Tokenizer, keep_thinking: bool | None, roles: tuple[str, ...], prompt: bool
+) -> str:
+    messages: list[Message] = [{"role": r, "content": mark(i)} for i, r in enumerate(roles)]
+    render = Renderer(tokenizer, None, keep_thinking, Where(tokenizer.name))
+    return render(messages, prompt, "messages")
+
+
+class PrefixBreak(NamedTuple):
     """The first place of a conversation where the prefix is not kept, and the text made twice."""
 
     turn: int
     lost: str
 
 
-class _End(NamedTuple):
-    """A place where text may be cut: after a message, at the start of a turn, or after one.
-
-    role: of the message that ends here; "assistant" with a turn: its completion starts here;
-          "" : what the template writes after a turn ends here
-    prefix: all text up to here; None where the template refuses a conversation cut here
-    """
-
-    role: str
-    prefix: str | None
-    turn: Turn | None
-
-
-@dataclass(frozen=True)
 class Conversation:
-    """One conversation rendered: the whole text, its turns, where messages end, what breaks.
+    """One conversation: its whole text, its turns, where messages end, what breaks.
 
-    header: the generation prompt, the same text before every turn
-    eos:    text of the token that ends a turn, or None
+    turns: numbers of the assistant's messages that are trained on
+    lost:  a turn could not be told from what is around it: it is not trained on in ``whole``
     """
 
-    text: str
-    turns: tuple[Turn, ...]
-    ends: tuple[_End, ...]
-    breaks: tuple[PrefixBreak, ...]
-    header: str
-    eos: str | None
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         renderer: Renderer,
         messages: Sequence[Message],
         field: str,
-    ) -> Conversation:
+        untrained: frozenset[int] = frozenset(),
+    ) -> None:
+        self._renderer, self._field = renderer, field
+        self._messages, self._marked = list(messages), marked(messages)
+        self._shape = renderer.shape()
+        said = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
+        self.turns = tuple(i for i in said if i not in untrained)
+        self.lost = False
+
+    def _render(self, stop: int, prompt: bool = False) -> str:
+        return self._renderer(self._messages[:stop], prompt, self._field)
+
+    @cached_property
+    def text(self) -> str:
         """Raises SourceError with the template's own words where it refuses the messages."""
+        return self._render(len(self._messages))
 
-        def render(stop: int, prompt: bool = False) -> str:
-            return renderer(messages[:stop], prompt, field)
+    @cached_property
+    def key(self) -> str:
+        """The text before the first turn: conversations sampled from one prompt agree in it."""
+        first = next((s for s in self._spans if s.turn is not None), None)
+        if first is None:
+            return self.asked(self.turns[0]) if self.turns else self.text
+        at = self._spans.index(first)
+        return self.text[: self._spans[at - 1].stop if at else 0]
 
-        whole = render(len(messages))
-        turns: list[Turn] = []
-        ends: list[_End] = []
-        last, header = -1, ""
-        for i, message in enumerate(messages):
-            if message["role"] != "assistant":
-                continue
-            asked = render(i, prompt=True)
-            full = whole if i + 1 == len(messages) else render(i + 1)
-            for k in range(last + 1, i):
-                # The last message before a turn ends where the generation prompt starts, which is
-                # the same text before every turn: one render tells it.
-                text = asked.removesuffix(header) if k == i - 1 and header else _try(render, k + 1)
-                ends.append(_End(messages[k]["role"], text, None))
-                if k == i - 1 and text is not None and asked.startswith(text):
-                    header = asked[len(text) :]
-            prompt = asked if full.startswith(asked) else full[: common(asked, full)]
-            turns.append(Turn(i, asked, prompt, full, _end_of(full, renderer.eos)))
-            ends += [_End("assistant", prompt, turns[-1]), _End("", full, None)]
-            last = i
-        for k in range(last + 1, len(messages)):
-            text = whole if k + 1 == len(messages) else _try(render, k + 1)
-            ends.append(_End(messages[k]["role"], text, None))
-        breaks = tuple(_breaks(turns))
-        return cls(whole, tuple(turns), tuple(ends), breaks, header, renderer.eos)
+    @cached_property
+    def _spans(self) -> list[Span]:
+        return self._cut(self.text, len(self._messages), False)
+
+    def asked(self, turn: int) -> str:
+        """The prompt of a turn, generation prompt included."""
+        return self._render(turn, prompt=True)
+
+    def written(self, turn: int) -> str:
+        """What a turn adds to its prompt, up to its end token."""
+        asked, full = self.asked(turn), self._render(turn + 1)
+        message, shape = self._messages[turn], self._shape
+        if full.startswith(asked):
+            body = full[len(asked) :]
+            return body[: shape.end_of(body, message["content"])] if shape else body
+        found = self._cut(full, turn + 1, False)
+        at = next((n for n, s in enumerate(found) if s.turn == turn), None)
+        if at is None:
+            text = str(message["content"]) + ((shape.end if shape else None) or "")
+        else:
+            text = full[found[at - 1].stop if at else 0 : found[at].stop]
+        if asked.rstrip().endswith("<think>") and "</think>" not in text:
+            text = _thought(message) + text
+        return text
+
+    @cached_property
+    def breaks(self) -> list[PrefixBreak]:
+        """Turns whose text the prompt of the next one does not start with."""
+        out = []
+        for turn, following in zip(self.turns, self.turns[1:], strict=False):
+            full, asked = self._render(turn + 1), self.asked(following)
+            if not asked.startswith(full):
+                out.append(PrefixBreak(turn, full[common(full, asked) :]))
+        return out
 
     def whole(self) -> list[Part]:
         """One row: the conversation as the template writes it, every turn trained on."""
-        return self._cut(self.text, {t.index for t in self.turns})[0]
+        trained = set(self.turns)
+        missing = trained - {s.turn for s in self._spans}
+        # A template may show the newest messages alone: an old turn is then absent, not lost.
+        self.lost = any(_shown(self._messages[turn], self.text) for turn in missing)
+        return _parts(self.text, self._spans, trained)
 
     def individual(self) -> list[list[Part]]:
         """One row a turn: everything before it as the engine saw it, then what it wrote."""
-        return [[*self._cut(turn.prompt, set())[0], turn.written] for turn in self.turns]
+        rows = []
+        for turn in self.turns:
+            prompt = self._prompt_spans(turn)
+            rows.append([*_parts(self.asked(turn), prompt, set()), self._new(turn)])
+        return rows
 
     def concat(self) -> list[list[Part]]:
         """One row a chain of turns: what each turn saw and wrote, appended to the turn before.
@@ -186,113 +225,72 @@ class Conversation:
         new row starts where the turn before cannot be found in the prompt.
         """
         rows: list[list[Part]] = []
-        before: Turn | None = None
+        before: int | None = None
         for turn in self.turns:
-            parts, found = self._cut(turn.prompt, set())
-            end = found.get(before.index) if before is not None else None
-            if end is None:
+            prompt = self._prompt_spans(turn)
+            at = next((n for n, s in enumerate(prompt) if s.turn == before), None)
+            parts = _parts(self.asked(turn), prompt, set())
+            if before is None or at is None:
                 rows.append(parts)
             else:
-                rows[-1] += _after(parts, end)
-            rows[-1].append(turn.written)
+                rows[-1] += parts[at + 1 :]
+            rows[-1].append(self._new(turn))
             before = turn
         return rows
 
-    def _cut(self, text: str, trained: set[int]) -> tuple[list[Part], dict[int, int]]:
-        """(parts of ``text``, cut where messages end; where each turn ends in it).
+    def _new(self, turn: int) -> Part:
+        return Part(self.written(turn), "assistant", True)
 
-        A turn that the template wrote otherwise than when it was generated (without its
-        reasoning, say) is found by the generation prompt before it and its end token.
+    def _prompt_spans(self, turn: int) -> list[Span]:
+        asked = self.asked(turn)
+        if not self.text.startswith(asked):
+            return self._cut(asked, turn, True)
+        out = [s for s in self._spans if s.stop <= len(asked)]
+        if asked and (not out or out[-1].stop < len(asked)):
+            out.append(Span(len(asked), "unsplit"))
+        return out
+
+    def _cut(self, text: str, stop: int, prompt: bool) -> list[Span]:
+        """``text``, made of the first messages, cut where who wrote it changes."""
+        if self._shape is None:
+            return [Span(len(text), "unsplit")]
+        messages = self._messages[:stop]
+        for skeleton in self._skeletons(stop, prompt):
+            found = spans(text, skeleton, messages, self._shape)
+            if found is not None:
+                return found
+        return searched(text, messages, self._shape)
+
+    def _skeletons(self, stop: int, prompt: bool) -> Iterator[str]:
+        """The messages with marks for contents: one that many conversations share, then their own.
+
+        A template that does with marks what it would not do with contents gives one that does not
+        fit, or none.
         """
-        out: list[Part] = []
-        found: dict[int, int] = {}
-        at = 0
-        pending: list[str] = []
-
-        def cut(stop: int, role: str, marked: bool = False) -> None:
-            nonlocal at
-            if stop > at:
-                out.append(Part(text[at:stop], role, marked))
-                at = stop
-
-        for role, prefix, turn in self.ends:
-            matches = prefix is not None and at <= len(prefix) and text.startswith(prefix)
-            if turn is None:
-                if matches and prefix is not None:
-                    cut(len(prefix), _label([*pending, role or "assistant"]))
-                    pending = []
-                elif role:
-                    pending.append(role)
-                continue
-            start = len(turn.prompt) if matches else self._start(text, at)
-            if start < at:
-                pending.append("unsplit")
-                continue
-            if pending:
-                cut(max(at, start - len(self.header)), _label(pending))
-                pending = []
-            cut(start, "assistant")
-            end = turn.end if text.startswith(turn.full) else self._end(text, at)
-            if end > at:
-                cut(end, "assistant", turn.index in trained)
-                found[turn.index] = at
-            elif at < len(text):
-                pending.append("unsplit")
-        cut(len(text), "unsplit")
-        return out, found
-
-    def _start(self, text: str, at: int) -> int:
-        start = text.find(self.header, at) if self.header and self.eos else -1
-        return -1 if start < 0 else start + len(self.header)
-
-    def _end(self, text: str, at: int) -> int:
-        end = text.find(self.eos, at) if self.eos else -1
-        return -1 if end < 0 else end + len(self.eos or "")
+        with suppress(SourceError):
+            plain = self._renderer.skeleton(self._messages[:stop], prompt)
+            if plain is not None:
+                yield plain
+        with suppress(SourceError):
+            yield self._renderer(self._marked[:stop], prompt, self._field)
 
 
-def _label(roles: Sequence[str]) -> str:
-    return roles[0] if len(set(roles)) == 1 else "unsplit"
-
-
-def _after(parts: Sequence[Part], position: int) -> list[Part]:
-    """The parts from a character on; parts are cut there already."""
+def _parts(text: str, cuts: Sequence[Span], trained: set[int]) -> list[Part]:
     out, at = [], 0
-    for part in parts:
-        if at >= position:
-            out.append(part)
-        at += len(part.content)
+    for stop, role, turn in cuts:
+        out.append(Part(text[at:stop], role, turn in trained))
+        at = stop
     return out
 
 
-def common(a: str, b: str) -> int:
-    """Characters that two texts share from their start."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+def _shown(message: Message, text: str) -> bool:
+    calls = [call["function"]["name"] for call in message.get("tool_calls", ())]
+    return any(said and said in text for said in (message["content"].strip(), *calls))
 
 
-def _breaks(turns: Sequence[Turn]) -> list[PrefixBreak]:
-    out = []
-    for turn, following in pairwise(turns):
-        if not following.asked.startswith(turn.full):
-            out.append(PrefixBreak(turn.index, turn.full[common(turn.full, following.asked) :]))
-    return out
-
-
-def _try(render: Callable[[int], str], stop: int) -> str | None:
-    """A template may refuse a conversation cut before its first question: then no cut is made."""
-    try:
-        return render(stop)
-    except SourceError:
-        return None
-
-
-def _end_of(full: str, eos: str | None) -> int:
-    """Characters up to the last end token, if only space follows it."""
-    at = full.rfind(eos) if eos else -1
-    return len(full) if at < 0 or full[at + len(eos or "") :].strip() else at + len(eos or "")
+def _thought(message: Message) -> str:
+    """Reasoning as it was generated after a prompt that opens it, with what closes it."""
+    thought = reasoning_of(message)
+    if not thought and "</think>" in message["content"]:
+        thought = message["content"].partition("</think>")[0].rpartition("<think>")[2]
+    return thought.strip("\n") + "\n</think>\n\n" if thought.strip() else ""

@@ -22,19 +22,34 @@ import numpy as np
 import numpy.typing as npt
 
 from packing.sources.chat import syntax as _chat_template
+from packing.sources.chat.dividers import Dividers
 
 BUNDLED = "bundled"
 BUNDLED_FOLDER = Path(__file__).parents[1] / "assets" / "tokenizer"
 CHUNK_CHARACTERS = 1_000_000
 TOKENIZER_FILE = "tokenizer.json"
-SIDE_FILES = ("tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json")
+TOOL_TEMPLATE_FILE = "additional_chat_templates/tool_use.jinja"
+SIDE_FILES = (
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    TOOL_TEMPLATE_FILE,
+    "special_tokens_map.json",
+)
+TEMPLATES = ("default", "tool_use")
 SPECIAL_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 TokenIds = Sequence[int] | npt.NDArray[np.integer]
 
 
 class TokenizerError(ValueError):
-    """A tokenizer cannot be loaded or used; the message is one sentence with the mend."""
+    """A tokenizer cannot be loaded or used; the message is one sentence with the mend.
+
+    mend: of an error that is about one conversation: what to do with it
+    """
+
+    def __init__(self, message: str, mend: str = "choose another tokenizer") -> None:
+        super().__init__(message)
+        self.mend = mend
 
 
 class TextError(TokenizerError):
@@ -53,12 +68,14 @@ class Tokenizer:
     name:           how it was asked for: ``bundled``, a folder or a Hub id
     fingerprint:    16 hex digits over vocabulary, rules, special tokens and chat template
     chat_template:  Jinja source, or None where the tokenizer has none
+    tool_template:  the one that is used where tools are given, or None
     special_tokens: text of ``bos_token``, ``eos_token``, ``pad_token``, ``unk_token`` where known
     """
 
     name: str
     fingerprint: str
     chat_template: str | None = field(repr=False)
+    tool_template: str | None = field(repr=False)
     special_tokens: Mapping[str, str] = field(repr=False)
     _backend: Any = field(repr=False)
 
@@ -66,6 +83,18 @@ class Tokenizer:
     def eos_token(self) -> str | None:
         """Text of the token that ends a turn, or None where it is not known."""
         return self.special_tokens.get("eos_token")
+
+    @cached_property
+    def special_texts(self) -> frozenset[str]:
+        """Texts of special tokens."""
+        added = self._backend.get_added_tokens_decoder().values()
+        return frozenset(t.content for t in added if t.special and t.content)
+
+    @cached_property
+    def dividers(self) -> Dividers:
+        """Where a text can be cut without changing its tokens."""
+        added = [t.content for t in self._backend.get_added_tokens_decoder().values() if t.content]
+        return Dividers(added, self.special_texts, self.encode_batch)
 
     @cached_property
     def vocab_size(self) -> int:
@@ -148,7 +177,8 @@ class Tokenizer:
         keep_thinking: None does what the template does, True keeps the reasoning of every turn,
         False of none. Raises TokenizerError where there is no template or it refuses.
         """
-        if self.chat_template is None:
+        template = self.tool_template if tools and self.tool_template else self.chat_template
+        if template is None:
             raise TokenizerError(
                 f"{self.name} has no chat template; choose the tokenizer of a chat model, or "
                 f"'{BUNDLED}'"
@@ -160,10 +190,13 @@ class Tokenizer:
             **self.special_tokens,
         }
         try:
-            return _chat_template.render(self.chat_template, variables, messages, keep_thinking)
+            return _chat_template.render(template, variables, messages, keep_thinking)
         except _chat_template.TemplateRefusal as error:
+            said = str(error).splitlines()[0][:200]
+            mend = "repair the conversation" if error.own else "the template is at fault: repair it"
             raise TokenizerError(
-                f"the chat template of {self.name} refuses the messages: {error}"
+                f"the chat template of {self.name} refuses the messages: {said}",
+                f"{mend} or choose another tokenizer",
             ) from error
 
 
@@ -204,23 +237,31 @@ def _from_files(name: str, files: Mapping[str, Path]) -> Tokenizer:
     config = _side_file(name, files, "special_tokens_map.json")
     config |= _side_file(name, files, "tokenizer_config.json")
     template = files.get("chat_template.jinja")
+    templates = _templates(config.get("chat_template"))
     if template is not None and template.is_file():
-        chat_template: str | None = template.read_text(encoding="utf-8")
-    else:
-        chat_template = _named_template(config.get("chat_template"))
+        tool_file = files.get(TOOL_TEMPLATE_FILE)
+        has_tools = tool_file is not None and tool_file.is_file()
+        templates = (
+            template.read_text(encoding="utf-8"),
+            tool_file.read_text(encoding="utf-8") if tool_file and has_tools else None,
+        )
     special = {key: text for key in SPECIAL_NAMES if (text := _token_text(config.get(key)))}
-    return _tokenizer(name, raw, chat_template, special, backend)
+    return _tokenizer(name, raw, templates, special, backend)
 
 
 def _tokenizer(
-    name: str, raw: bytes, chat_template: str | None, special: Mapping[str, str], backend: Any
+    name: str,
+    raw: bytes,
+    templates: tuple[str | None, str | None],
+    special: Mapping[str, str],
+    backend: Any,
 ) -> Tokenizer:
     # Some tokenizer.json files cut or pad, which would change rows silently.
     backend.no_padding()
     backend.no_truncation()
     digest = hashlib.blake2b(raw, digest_size=8)
-    digest.update(json.dumps([chat_template, sorted(special.items())]).encode())
-    return Tokenizer(name, digest.hexdigest(), chat_template, special, backend)
+    digest.update(json.dumps([templates, sorted(special.items())]).encode())
+    return Tokenizer(name, digest.hexdigest(), *templates, special, backend)
 
 
 def _side_file(name: str, files: Mapping[str, Path], file: str) -> dict[str, Any]:
@@ -234,12 +275,13 @@ def _side_file(name: str, files: Mapping[str, Path], file: str) -> dict[str, Any
     return content if isinstance(content, dict) else {}
 
 
-def _named_template(value: Any) -> str | None:
-    """A template, or of several named ones the one for tools, else the default."""
+def _templates(value: Any) -> tuple[str | None, str | None]:
+    """(default, the one for tools) of a template, or of several named ones."""
     if isinstance(value, list):
-        named = {entry.get("name"): entry.get("template") for entry in value}
-        value = named.get("tool_use") or named.get("default")
-    return value if isinstance(value, str) else None
+        value = {entry.get("name"): entry.get("template") for entry in value}
+    named = value if isinstance(value, Mapping) else {"default": value}
+    default, tools = (t if isinstance(t := named.get(n), str) else None for n in TEMPLATES)
+    return default, tools
 
 
 def _token_text(value: Any) -> str | None:
@@ -266,8 +308,8 @@ def _through_transformers(name: str, path: str) -> Tokenizer:
         )
     backend = tokenizer.backend_tokenizer
     special = {key: text for key in SPECIAL_NAMES if (text := getattr(tokenizer, key, None))}
-    template = _named_template(tokenizer.chat_template)
-    return _tokenizer(name, backend.to_str().encode(), template, special, backend)
+    templates = _templates(tokenizer.chat_template)
+    return _tokenizer(name, backend.to_str().encode(), templates, special, backend)
 
 
 def _chunks(texts: Sequence[str]) -> Iterator[range]:

@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 import numpy as np
@@ -22,10 +23,11 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from packing.rows import Rows, RowsError
+from packing.sources.chunks import Chunk
 from packing.sources.errors import SourceError, Where
 from packing.sources.files.decompress import ByteCounter, decompressed
 from packing.sources.files.paths import SourceFile
-from packing.sources.files.records import CHUNK_RECORDS, Chunk, arrow_chunks, picked_columns
+from packing.sources.files.records import CHUNK_RECORDS, arrow_chunks, picked_columns
 
 # The longest CSV row: one block must hold it.
 CSV_BLOCK_BYTES = 16 << 20
@@ -171,6 +173,18 @@ def npz_rows(file: SourceFile) -> Rows:
         )
     except RowsError as error:
         raise where.error(str(error), "save the arrays together again", "offsets") from None
+
+
+def write_npz(rows: Rows, out: str | Path | BinaryIO) -> None:
+    """Write what ``npz_rows`` reads: tokens, offsets, groups, and a loss mask if there is one."""
+    arrays: dict[str, Any] = {
+        "tokens": rows.tokens,
+        "offsets": rows.offsets,
+        "groups": rows.group,
+    }
+    if rows.loss_mask is not None:
+        arrays["loss_mask"] = rows.loss_mask
+    np.savez(out, **arrays)
 
 
 def _npz_members(raw: BinaryIO, where: Where) -> dict[str, npt.NDArray[Any]]:

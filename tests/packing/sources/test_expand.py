@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from packing.sources.build import joined
 from packing.sources.chat.messages import normalised
-from packing.sources.chat.template import Conversation, Renderer, common
+from packing.sources.chat.shape import common
+from packing.sources.chat.template import Conversation, Part, Renderer
 from packing.sources.chat.tokenizer import load_tokenizer
 from packing.sources.errors import SourceError, Where
 from tests.packing.source_files import own_cache, read, texts, tool_talk, write_lines
@@ -27,7 +28,7 @@ BUNDLED = load_tokenizer("bundled")
 
 
 def rendered(messages: Sequence[Any], keep: bool | None = None, tools: Any = None) -> Conversation:
-    return Conversation.of(Renderer(BUNDLED, tools, keep, HERE), list(messages), "messages")
+    return Conversation(Renderer(BUNDLED, tools, keep, HERE), list(messages), "messages")
 
 
 words = st.text("ab \n<é", min_size=0, max_size=6)
@@ -169,11 +170,12 @@ def test_tokens_by_role_add_up(tmp_path: Path) -> None:
     assert sum(loaded.role_tokens.values()) == loaded.rows.n_tokens
 
 
-def test_parts_are_joined_where_the_tokenizer_needs_it() -> None:
-    parts = rendered(THOUGHTFUL).whole()
-    whole = joined(parts)
-    assert "".join(str(p.content) for p in whole) == "".join(str(p.content) for p in parts)
-    assert [p.trained for p in whole] == [False, True, False, True, False, True, False]
+def test_parts_are_joined_where_the_tokenizer_may_merge_them() -> None:
+    parts = [Part(text, "user", False) for text in ("a\n", "\nb", "<|im_end|>", "\n\n", "c")]
+    made = joined(
+        [*parts, Part("d", "assistant", True), Part("e", "user", False)], BUNDLED.dividers
+    )
+    assert [p.content for p in made] == ["a\n\nb", "<|im_end|>", "\n\nc", "d", "e"]
 
 
 class TestMessages:
@@ -200,7 +202,7 @@ class TestMessages:
     def test_images_are_left_out_and_reported(self) -> None:
         image = {"type": "image_url", "image_url": {"url": "x"}}
         user = {"role": "user", "content": [image, {"type": "text", "text": "a"}]}
-        found, left_out = normalised([user], HERE, "messages")
+        found, left_out, _ = normalised([user], HERE, "messages")
         assert left_out and found[0]["content"] == "a"
 
     def test_the_old_function_call(self) -> None:
@@ -210,7 +212,7 @@ class TestMessages:
 
     def test_json_text(self) -> None:
         text = json.dumps([{"role": "developer", "content": "s"}, {"role": "user", "content": "u"}])
-        found, _ = normalised(text, HERE, "messages")
+        found = normalised(text, HERE, "messages").messages
         assert [m["role"] for m in found] == ["system", "user"]
 
     def test_empty_columns_of_arrow_are_absent(self) -> None:

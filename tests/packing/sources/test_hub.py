@@ -16,7 +16,7 @@ import pytest
 
 from packing.sources.errors import SourceError
 from packing.sources.files.hub import explained
-from packing.sources.load import load
+from packing.sources.load import load_here as load
 from packing.sources.spec import SourceSpec
 from tests.packing.hub_stand_in import COMMIT, hub
 from tests.packing.source_files import own_cache, read, texts, write_lines
@@ -28,7 +28,7 @@ __all__ = ["own_cache"]
 PROGRAM = """
 import json, sys
 from packing.sources.errors import SourceError
-from packing.sources.load import load
+from packing.sources.load import load_here as load
 from packing.sources.spec import SourceSpec
 out = []
 cases = json.load(sys.stdin)

@@ -18,7 +18,9 @@ from packing.rows import Rows
 from packing.sources import cache
 from packing.sources.chat.tokenizer import load_tokenizer
 from packing.sources.errors import LoadCancelled, SourceError
-from packing.sources.load import Progress, load
+from packing.sources.files.paths import SourceFile
+from packing.sources.load import Progress
+from packing.sources.load import load_here as load
 from packing.sources.problems import Flag, over_context
 from packing.sources.simulate import simulate, simulated_lengths
 from packing.sources.spec import Simulate, SourceSpec
@@ -100,10 +102,28 @@ class TestCache:
         assert second.provenance == replace(first.provenance, from_cache=True)
         assert second.rows.fingerprint == first.rows.fingerprint
         assert texts(second) == texts(first)
-        for name in ("prompt_lengths", "rewards", "records", "flags"):
+        for name in ("prompt_lengths", "rewards", "records", "flags", "origins"):
             np.testing.assert_array_equal(getattr(second, name), getattr(first, name))
         for name in ("roles", "columns", "problems", "preview", "role_tokens", "prefix", "spec"):
             assert getattr(second, name) == getattr(first, name), name
+
+    def test_a_long_file_is_read_once_by_all_processes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(cache, "HASH_BLOCK", 1000)
+        path = many(tmp_path, 100)
+        told: list[float] = []
+
+        def digest() -> str:
+            monkeypatch.setattr(cache, "_known_digests", {})  # as another process begins
+            told.clear()
+            return cache.content_digest([SourceFile("a", path)], told.append, lambda: False)
+
+        first = digest()
+        assert told
+        assert digest() == first and not told
+        path.write_text(path.read_text().replace("is 7", "is 88", 1))
+        assert digest() != first and told
 
     def test_what_decides_the_rows_decides_the_entry(self, tmp_path: Path) -> None:
         path = write_lines(tmp_path / "a.jsonl", [gsm8k_record(n) for n in range(3)])
@@ -380,7 +400,7 @@ def test_the_preview_is_the_start_of_the_rows(tmp_path: Path) -> None:
     said = "".join(
         t for t, on in zip(loaded.preview[0].tokens, loaded.preview[0].trained, strict=True) if on
     )
-    assert said == "<think>\n\n</think>\n\nIt is 0.\nA: 0<|im_end|>"
+    assert said == "It is 0.\nA: 0<|im_end|>"
 
 
 def test_a_tokenizer_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:

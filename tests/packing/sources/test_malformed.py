@@ -20,7 +20,7 @@ import pytest
 
 from packing.sources.errors import SourceError
 from packing.sources.files import json_records
-from packing.sources.load import load
+from packing.sources.load import load_here as load
 from packing.sources.spec import SourceSpec
 from tests.packing.source_files import own_cache, write_lines
 

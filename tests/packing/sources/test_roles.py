@@ -140,8 +140,8 @@ def test_gsm8k_solutions_are_groups_of_five(tmp_path: Path) -> None:
     assert loaded.rewards is not None
     np.testing.assert_array_equal(loaded.rewards[:5], [np.nan, 1, 0, 0, 0])
     assert texts(loaded)[1] == (
-        "<|im_start|>user\nWhat is 0?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
-        "So 0 by 6b_finetuning.\nA: 0<|im_end|>\n"
+        "<|im_start|>user\nWhat is 0?<|im_end|>\n<|im_start|>assistant\n"
+        "So 0 by 6b_finetuning.\nA: 0<|im_end|>"
     )
 
 

@@ -266,11 +266,13 @@ def test_generation_marks_and_loop_controls_are_understood(tmp_path: Path) -> No
     assert tokenizer.render(CHAT) == "Be brief.What is 2 + 2?4<|endoftext|>"
 
 
-def test_named_templates_prefer_the_one_for_tools(tmp_path: Path) -> None:
+def test_of_named_templates_the_one_for_tools_is_for_tools(tmp_path: Path) -> None:
     shutil.copy(BUNDLED_FOLDER / "tokenizer.json", tmp_path)
     named = [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "t"}]
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
-    assert load_tokenizer(str(tmp_path)).render(CHAT) == "t"
+    tokenizer = load_tokenizer(str(tmp_path))
+    tool = {"type": "function", "function": {"name": "weather"}}
+    assert [tokenizer.render(CHAT, tools) for tools in (None, [], [tool])] == ["d", "d", "t"]
 
 
 def test_a_tokenizer_without_template_says_so(tmp_path: Path) -> None:
