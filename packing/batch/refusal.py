@@ -83,7 +83,7 @@ def check_cap(spec: BatchSpec, rows: Int64s, lengths: Int64s, longest: int) -> N
     cap, unit = spec.max_tokens_per_mb, spec.alignment
     least = aligned(max(longest, 1), unit)
     try:
-        check_spec(spec.micro_batch, parallel_size=spec.parallel_size)
+        check_spec(spec.micro_batch, parallel_size=spec.parallel_size, block_size=spec.block_size)
     except ValueError as error:
         near = {c for c in (cap // unit * unit, aligned(cap, unit)) if c >= least} or {least}
         caps = sorted(near, key=lambda c: (abs(c - cap), c))

@@ -20,7 +20,8 @@ class BatchSpec:
 
     ppo_n_minibatches: 1, as AReaL's examples set it (its dataclass says 4)
     packer:            AReaL's first fit, or ours inside AReaL: same ranks, same minibatches
-    parallel_size:     tensor-parallel ranks; a cap is a multiple of ``lcm(BLOCK_SIZE, it)``
+    parallel_size:     tensor-parallel ranks; a cap is a multiple of ``lcm(block_size, it)``
+    block_size:        ``AREAL_FLEX_ATTENTION_BLOCK_SIZE`` where it is set
     packing_algorithm: shares groups over ranks in SPMD mode, and rows over flat micro-batches
     n_mbs, granularity, n_mbs_divisor, padding: of the flat baseline only
     """
@@ -32,6 +33,7 @@ class BatchSpec:
     samples_per_prompt: int | None = None
     packer: Packer = "areal"
     parallel_size: int = 1
+    block_size: int = BLOCK_SIZE
     packing_algorithm: Literal["ffd", "kk"] = "ffd"
     n_mbs: int = 1
     granularity: int = 1
@@ -44,15 +46,15 @@ class BatchSpec:
         if self.packer not in get_args(Packer):
             raise ValueError(f"packer is 'areal' or 'prefix-aware', not '{self.packer}'.")
         allocator(self.packing_algorithm)
-        counts = ("dp_size", "ppo_n_minibatches", "parallel_size", "n_mbs", "granularity")
-        for name in (*counts, "n_mbs_divisor"):
+        counts = ("dp_size", "ppo_n_minibatches", "parallel_size", "block_size", "n_mbs")
+        for name in (*counts, "granularity", "n_mbs_divisor"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; the smallest is 1.")
 
     @property
     def alignment(self) -> int:
         """What a cap is a multiple of."""
-        return math.lcm(BLOCK_SIZE, self.parallel_size)
+        return math.lcm(self.block_size, self.parallel_size)
 
     @property
     def micro_batch(self) -> MicroBatchSpec:

@@ -35,14 +35,11 @@ def pack_prefix_aware(
     order: PrefixOrder,
     max_tokens_per_mb: int,
     arrival: npt.ArrayLike | None = None,
-    search: bool = True,
 ) -> Packing:
     """Fewest trees first, then fewest tokens, of what the portfolio and the search find.
 
     arrival:  row numbers ``(fed,)`` that are packed; all rows by default. Their order matters only
               to AReaL's own packing, which ours is never worse than.
-    search:   whether to improve what the recipes gave: a fixed amount of work (about 0.6 s of one
-              core), often none, where the bound is met.
     Raises RowTooLong (AReaL's ValueError) at the first row longer than the cap.
     """
     leaves = Leaves.of(order, max_tokens_per_mb, arrival)
@@ -51,7 +48,7 @@ def pack_prefix_aware(
     if len(leaves):
         enough = bounds_of_leaves(leaves, max_tokens_per_mb).trees
         trees = _best_of_portfolio(leaves, trees, max_tokens_per_mb, enough)
-        work = min(_SEARCH_LEAVES, _SEARCH_ROUNDS * len(leaves)) if search else 0
+        work = min(_SEARCH_LEAVES, _SEARCH_ROUNDS * len(leaves))
         found = improve(leaves, trees, max_tokens_per_mb, enough, work)
         trees = min(trees, found, key=lambda t: (len(t), sum(leaves.tokens_per_tree(t))))
     return _as_packing(leaves, trees, max_tokens_per_mb, areal.arrival)

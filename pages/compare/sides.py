@@ -22,36 +22,18 @@ from pages.tune import jobs as tune_jobs
 from tuning.jobs.store import Store
 from tuning.plan.batch import Batch, batch_rows
 from tuning.plan.commands import rows_argument
-from tuning.plan.plan import TuningPlan
+from tuning.plan.plan import TuningPlan, as_text, options
 from tuning.plan.summary import BatchSummary
 from tuning.workspace.compare_side import Side, side_of
 from tuning.workspace.compare_text import compare_line
-from tuning.workspace.history import HistoryError, workspace_of_plan, workspace_of_run
+from tuning.workspace.history import workspace_of_plan
 from tuning.workspace.rows import tags_of
-from tuning.workspace.workspace import Workspace
+from tuning.workspace.workspace import Source, Workspace, WorkspaceError
 
-FIELDS = {
-    "max_tokens_per_mb": "cap",
-    "packer": "packer",
-    "prompts_per_step": "prompts",
-    "samples_per_prompt": "samples",
-    "dp_size": "dp",
-    "ppo_n_minibatches": "mb",
-    "model": "model",
-    "device": "device",
-}
+FIELDS = {name: option.query for name, option in options().items() if option.scope != "sweep"}
 """Fields that another plan may change, with their names in the URL."""
 
 PACKERS = {"areal": "AReaL's packer", "prefix-aware": "Espalier's packer"}
-_WORDS = {
-    "max_tokens_per_mb": "{:,} a tree",
-    "prompts_per_step": "{:,} prompts",
-    "samples_per_prompt": "{:,} samples",
-    "dp_size": "{:,} ranks",
-    "ppo_n_minibatches": "{:,} minibatches",
-    "model": "{}",
-    "device": "on {}",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +72,7 @@ def other_plan(vs: str) -> TuningPlan:
 def set_field(field: str, value: object) -> None:
     """Change a field of B; one that is as in the plan is no change."""
     same = value == getattr(state.plan(), field)
-    state.set_other({f"b.{FIELDS[field]}": None if same else str(value)})
+    state.set_other({f"b.{FIELDS[field]}": None if same else as_text(value)})
 
 
 def set_source(source: SourceSpec | None) -> None:
@@ -121,8 +103,8 @@ def runs(a: str, b: str) -> Pair | None:
     store, shown = Store(), []
     for run in (a, b):
         try:
-            known = workspace_of_run(run, store, tune_jobs.jobs(), _rows_at_hand)
-        except HistoryError as error:
+            known = Workspace.of_run(run, store, tune_jobs.jobs(), _rows_at_hand)
+        except WorkspaceError as error:
             st.error(escaped(str(error)), icon=":material/error:")
             return None
         rows = known.rows
@@ -132,18 +114,20 @@ def runs(a: str, b: str) -> Pair | None:
 
 def changes_of(a: TuningPlan, b: TuningPlan) -> str:
     """What B changes, in a few words; empty where it changes nothing."""
-    told = []
-    for field in FIELDS:
-        value = getattr(b, field)
-        if value == getattr(a, field):
-            continue
-        if field == "packer":
-            told.append(PACKERS[value])
-        elif not value:
-            told.append(_WORDS[field].replace("{:,}", "all"))
-        else:
-            told.append(_WORDS[field].format(value))
-    return ", ".join(told)
+    changed = [field for field in FIELDS if getattr(b, field) != getattr(a, field)]
+    return ", ".join(_told(field, getattr(b, field)) for field in changed)
+
+
+def _told(field: str, value: object) -> str:
+    label = options()[field].label
+    if field == "packer":
+        return PACKERS[str(value)]
+    if isinstance(value, bool):
+        return label if value else f"no {label}"
+    if isinstance(value, int | float):
+        all_of_them = not value and "0: " in options()[field].help
+        return f"{label} {'all' if all_of_them else f'{value:,}'}"
+    return f"{label} {value}"
 
 
 def _loaded(source: SourceSpec) -> Loaded | None:
@@ -187,9 +171,10 @@ def _batch(data: str, _rows: Rows) -> Batch:
     return Batch(_rows, PrefixOrder.of(_rows))
 
 
-def _rows_at_hand(plan: TuningPlan) -> Rows | None:
+def _rows_at_hand(plan: TuningPlan) -> Source | None:
     """The batch of a run's plan from its source; the page stops at a bar while it loads."""
     task = data.task_of(plan.source)
     if not data.follow(task):
         st.stop()
-    return None if task.result is None else batch_rows(task.result.rows, plan)
+    found = task.result
+    return None if found is None else (batch_rows(found.rows, plan), found.provenance)

@@ -107,19 +107,15 @@ def draw_refusal(batch: Batch, plan: TuningPlan) -> bool:
 def draw_verdict(batch: Batch, plan: TuningPlan, choice: Choice) -> None:
     """Will this run? Of the export itself, on the rows of the batch."""
     text = export.render(plan, export.Evidence(), choice.target, "yaml", trees=choice.trees)
-    with_minibatches = f"{text}ppo_n_minibatches: {plan.ppo_n_minibatches}\n"
-    report = report_of(with_minibatches, batch.rows, choice.target, plan.memory_budget_gib)
-    show_verdict(report, accepted_by(with_minibatches, "PPOActorConfig", choice.target))
-    if report.errors:
-        draw_findings(report.findings)
-        return
+    report = report_of(text, batch.rows, choice.target, plan.memory_budget_gib)
+    show_verdict(report, accepted_by(text, "PPOActorConfig", choice.target))
+    draw_findings(report.findings)  # what costs time or changes results needs no click
     with st.expander("What was looked at, and what was not", icon=":material/help:"):
-        draw_findings(report.findings)
         _list_notes(report)
 
 
 def show_verdict(report: Report, answer: areal_check.Answer | str) -> None:
-    """One box: red where the run fails, green where nothing that we know of stops it."""
+    """One box: red where the run fails, green only where all was looked at and nothing found."""
     accepted = answer if isinstance(answer, str) else answer.sentence
     refused = not isinstance(answer, str) and not answer.accepted
     accepted = escaped(accepted)
@@ -128,7 +124,10 @@ def show_verdict(report: Report, answer: areal_check.Answer | str) -> None:
         return
     slow = sum(one.severity == "slow" for one in report.findings)
     more = f" It costs time or memory in {slow} place{'s' * (slow > 1)}." if slow else ""
-    st.success(f"**{report.verdict}**{more} {accepted}", icon=":material/check_circle:")
+    if report.green:
+        st.success(f"**{report.verdict}** {accepted}", icon=":material/check_circle:")
+    else:
+        st.info(f"**{escaped(report.verdict)}**{more} {accepted}", icon=":material/info:")
 
 
 def draw_findings(findings: Sequence[Finding]) -> None:
@@ -151,6 +150,8 @@ def draw_not_checked(report: Report) -> None:
 
 
 def _list_notes(report: Report) -> None:
+    for note in report.checked:
+        st.markdown(f"- Checked: {escaped(note)}")
     for note in report.not_checked:
         st.markdown(f"- Not checked: {escaped(note)}")
 

@@ -14,14 +14,13 @@ from datetime import datetime
 import streamlit as st
 
 from pages.packing.fold import fold_view
-from tuning.jobs.points import Point
+from tuning.jobs.points import Point, steps_at
 from tuning.jobs.store import Store, StoreError
 from tuning.plan.batch import Batch
 from tuning.plan.picture import BatchPicture, batch_picture
 from tuning.plan.plan import Layout, TuningPlan
 from tuning.report.figures.before_after import Bar, bars
 from tuning.report.figures.fold import Fold, choose_fold
-from tuning.workspace.workspace import points_of
 
 _MODES: dict[Layout, tuple[str, str]] = {
     "padded": ("padded", "padding"),
@@ -190,23 +189,11 @@ def _legend() -> str:
 def _steps(batch: Batch, plan: TuningPlan) -> dict[Layout, Point]:
     """The newest step of each mode at the plan's cap, measured before estimated, on one machine."""
     try:
-        known = [one.point for one in points_of(plan, batch.rows.fingerprint, Store())]
+        known = [entry.point for entry in Store().entries(data=batch.rows.fingerprint)]
     except StoreError as error:
         st.warning(str(error), icon=":material/database_off:")
         return {}
-    here = [
-        point
-        for point in known
-        if point.step_s
-        and point.question.max_tokens_per_mb == plan.max_tokens_per_mb
-        and point.question.machine.startswith("cpu") == (plan.device == "cpu")
-    ]
-    mine = [point for point in here if point.question.machine == here[0].question.machine]
-    mine.sort(key=lambda point: point.outcome != "measured")
-    steps: dict[Layout, Point] = {}
-    for point in mine:
-        steps.setdefault(point.question.mode, point)
-    return steps
+    return steps_at(known, plan, batch.rows.fingerprint)
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)

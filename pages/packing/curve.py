@@ -11,7 +11,7 @@ from pages.packing.cap_chart import cap_chart
 from pages.shared import background
 from tuning.plan.batch import Batch, CurvePoint
 from tuning.plan.plan import PACKERS, TuningPlan
-from tuning.report.figures.style import SERIES
+from tuning.report.figures.chart import SERIES
 
 
 def draw_curve(batch: Batch, plan: TuningPlan, low: int, high: int) -> None:

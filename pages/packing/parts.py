@@ -250,9 +250,9 @@ def draw_divergences(batch: Batch, plan: TuningPlan) -> None:
         )
         return
     st.caption(
-        "Ranked by what the update would pay less. A date or an id early in a prompt, stripped reasoning or "
-        "another tokenisation keeps equal text apart. Some are coincidences of sampling, which "
-        "nothing mends."
+        "Ranked by what the update would pay less. A date or an id early in a prompt, stripped "
+        "reasoning or another tokenisation keeps equal text apart. Some are coincidences of "
+        "sampling, which nothing mends."
     )
     for d in found:
         with st.container(border=True):

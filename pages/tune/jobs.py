@@ -60,7 +60,7 @@ def follow(job: str) -> None:
     budget = float(view.arguments["budget_s"])
     left = float(progress["left_s"]) if progress and "left_s" in progress else budget
     st.progress(min(max(1 - left / budget, 0.0), 1.0), text=view.message)
-    draw_result(view)
+    draw_result(view, state.plan())
 
 
 def draw_ending(view: JobView) -> None:

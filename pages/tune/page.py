@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.shared import command, data, help_panel, state
+from pages.shared import background, command, data, help_panel, state
 from pages.tune import history as tune_history
 from pages.tune import jobs as tune_jobs
 from pages.tune import settings as tune_settings
@@ -32,7 +32,11 @@ elif job.active:
     tune_jobs.follow(job.id)
 else:
     tune_jobs.draw_ending(job)
-    draw_result(job)
+    plan = state.plan()
+    curve, complete = background.curve(batch, plan, plan.packer)
+    draw_result(job, plan, curve)
+    if not complete:
+        background.watch()
 tune_history.draw(batch)
 command.draw("sweep")
 help_panel.draw("step", "max_tokens_per_mb", "paid", "dummy tree")

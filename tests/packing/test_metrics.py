@@ -11,13 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packing import metrics
-from packing.batch.simulation import Comparison
 from packing.metrics import PackingMetrics
 from packing.packers.areal import pack_areal
-from packing.packing import Packing
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
-from packing.spec import MicroBatchSpec
 from tests.packing.strategies import any_rows
 
 
@@ -105,31 +102,6 @@ def test_figures_equal_areals(golden_rows: Any, shared_dir: Any, name: str) -> N
         for field in ("n_trees", "tree_tokens", "original_tokens", "tree_token_ratio"):
             assert printed[field] == case[field]
         assert printed["tokens_per_tree"] == case["tokens_per_tree"]
-
-
-def test_comparison_with_flat_and_padded() -> None:
-    rows = Rows.from_lists([[1] * 200 + [2], [1] * 200 + [3], [4] * 60])
-    packing = pack_areal(PrefixOrder.of(rows), 256)
-    compared = Comparison.of(packing, rows, MicroBatchSpec(max_tokens_per_mb=256))
-    assert compared == Comparison(original_tokens=462, tree=512, flat=768, padded=603)
-    assert compared.tree_over_flat == 512 / 768 and compared.tree_over_padded == 512 / 603
-    assert compared.to_json()["tree_over_flat"] == compared.tree_over_flat
-
-
-def test_comparison_says_why_there_is_no_flat_batch() -> None:
-    rows = Rows.from_lists([[1, 2, 3]])
-    packing = pack_areal(PrefixOrder.of(rows), 8)
-    spec = MicroBatchSpec(max_tokens_per_mb=8, n_mbs=2)
-    compared = Comparison.of(packing, rows, spec)
-    assert compared.flat is None and compared.tree_over_flat is None
-    assert compared.flat_error == "Number of values 1 is smaller than min_groups 2"
-
-
-def test_comparison_of_nothing() -> None:
-    none = np.empty(0, dtype=np.int64)
-    packing = Packing(none.astype(np.int32), none, 8, "areal", none)
-    compared = Comparison.of(packing, Rows.from_lists([]), MicroBatchSpec(max_tokens_per_mb=8))
-    assert compared.tree == 0 and compared.tree_over_padded is None
 
 
 def _prefixes(sequences: list[list[int]], members: Any) -> set[tuple[int, ...]]:

@@ -7,10 +7,8 @@ from typing import Any
 
 from tuning.areal.config import ArealConfig
 from tuning.areal.models import find_model
-from tuning.areal.names import TRAINER_NAMES, UNKNOWN
+from tuning.areal.names import TRAINER_NAMES, TREES_SERVE, UNKNOWN
 from tuning.plan.plan import TuningPlan
-
-_AGENT_KEYS = ("econfig", "agent_run_args", "max_turns", "export_style")
 
 
 def fill_plan(config: ArealConfig, start: TuningPlan) -> tuple[TuningPlan, list[str]]:
@@ -20,13 +18,13 @@ def fill_plan(config: ArealConfig, start: TuningPlan) -> tuple[TuningPlan, list[
     """
     changes: dict[str, Any] = {}
     notes = list(config.notes)
-    if config.trainer in ("sft", "dpo", "rw"):
+    if config.trainer not in TREES_SERVE:
         notes.append(
             f"This is {TRAINER_NAMES[config.trainer]}: AReaL's tree training serves PPO and GRPO "
             "only, so the plan shows what packing would look like, not what it can run."
         )
     _number(config, changes, "prompts_per_step", "train_dataset.batch_size")
-    if any(config.has(key) for key in _AGENT_KEYS):
+    if config.multi_turn:
         changes["samples_per_prompt"] = 0
         samples = config.get("gconfig.n_samples")
         notes.append(
@@ -36,7 +34,10 @@ def fill_plan(config: ArealConfig, start: TuningPlan) -> tuple[TuningPlan, list[
     else:
         _number(config, changes, "samples_per_prompt", "gconfig.n_samples")
     _number(config, changes, "max_new_tokens", "gconfig.max_new_tokens")
-    _number(config, changes, "ppo_n_minibatches", config.prefix + "ppo_n_minibatches")
+    if config.actor("prox_logp_method") == "reuse_train_logp":
+        changes["ppo_n_minibatches"] = 1  # AReaL forces it
+    else:
+        _number(config, changes, "ppo_n_minibatches", config.prefix + "ppo_n_minibatches")
     _number(config, changes, "max_tokens_per_mb", config.prefix + "mb_spec.max_tokens_per_mb")
     _parallel(config, changes, notes)
     _engine(config, changes)

@@ -205,7 +205,7 @@ def _tree_timed(
 ) -> Candidate:
     cap, tokens = one.max_tokens_per_mb, bench.rows.n_tokens
     area = bench.simulation(plan, cap).tree_area // plan.dp_size
-    predicted = round(one.tree_token_ratio * tokens)
+    predicted = bench.simulation(plan, cap).tree_tokens
     return _timed(one, gpu, shape, plan, one.paid_tokens or 0, predicted, area, tokens)
 
 

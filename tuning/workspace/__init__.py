@@ -17,10 +17,15 @@ from tuning.workspace.history import (
     export,
     runs,
     workspace_of_plan,
-    workspace_of_run,
 )
 from tuning.workspace.rows import tags_of
-from tuning.workspace.workspace import SavedPoint, Workspace, WorkspaceError, answers, points_of
+from tuning.workspace.workspace import (
+    SavedPoint,
+    Source,
+    Workspace,
+    WorkspaceError,
+    points_of,
+)
 
 __all__ = [
     "TOKENS",
@@ -30,10 +35,10 @@ __all__ = [
     "Run",
     "SavedPoint",
     "Side",
+    "Source",
     "StepAt",
     "Workspace",
     "WorkspaceError",
-    "answers",
     "compare",
     "compare_line",
     "export",
@@ -52,6 +57,5 @@ __all__ = [
     "text_of",
     "workspace_bytes",
     "workspace_of_plan",
-    "workspace_of_run",
     "written",
 ]

@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tuning.jobs.points import Point
+from tuning.jobs.points import Point, answers
 from tuning.plan.commands import rows_argument, source_options
 from tuning.plan.plan import Layout, TuningPlan
 from tuning.plan.summary import BatchSummary
 from tuning.sweep.result import Candidate, timed
-from tuning.sweep.roofline import gpu_named
-from tuning.workspace.workspace import Workspace, answers
+from tuning.workspace.workspace import Workspace
 
 Better = Literal["less", "more", ""]
 
@@ -189,11 +188,7 @@ def _known(workspace: Workspace, mode: Layout) -> dict[int, Candidate]:
 def _own_points(workspace: Workspace, mode: Layout) -> list[Point]:
     """The newest point of each cap, of one machine; an estimate for a GPU elsewhere has none."""
     plan = workspace.plan
-    mine = [
-        one.point
-        for one in workspace.points
-        if answers(one.point, plan, mode) and _is_of(one.point, plan.device)
-    ]
+    mine = [one.point for one in workspace.points if answers(one.point, plan, mode)]
     machine = _machine(workspace)
     newest: dict[int, Point] = {}
     for point in mine:
@@ -208,22 +203,9 @@ def _machine(workspace: Workspace) -> str:
         return workspace.sweep.machine
     plan = workspace.plan
     return next(
-        (
-            one.point.question.machine
-            for one in workspace.points
-            if answers(one.point, plan) and _is_of(one.point, plan.device)
-        ),
+        (one.point.question.machine for one in workspace.points if answers(one.point, plan)),
         "",
     )
-
-
-def _is_of(point: Point, device: str) -> bool:
-    """Whether a point may be of this device: a question names its machine, not its device."""
-    try:
-        elsewhere = gpu_named(device) is not None
-    except ValueError:
-        elsewhere = True
-    return not elsewhere and point.question.machine.startswith("cpu") == (device == "cpu")
 
 
 def _budget(workspace: Workspace) -> int | None:

@@ -24,7 +24,6 @@ from tuning.jobs.jobs import Jobs
 from tuning.jobs.processes import identity
 from tuning.measure.ranks import RankBench, bench_for, together
 from tuning.measure.step import Bench
-from tuning.plan.batch import batch_plan
 from tuning.plan.plan import TuningPlan
 from tuning.worker import _devices
 
@@ -62,7 +61,7 @@ def test_two_ranks_over_gloo_give_one_point_of_both() -> None:
     assert point.p20_s <= point.step_s <= point.p80_s and point.logp_s > 0
     assert point.memory_kind == "peak resident memory of the fullest rank"
     assert (point.memory_bytes or 0) > 2**20
-    chain = bench.bench.chain(batch_plan(PLAN, 256))
+    chain = bench.bench.simulation(PLAN, 256)
     dummies = [sum(one.ranks[rank].dummies for one in chain.ppo_update) for rank in range(2)]
     assert sum(dummies) > 0
     assert point.notes == (

@@ -51,7 +51,7 @@ def test_what_differs_is_said() -> None:
         "--expand turn",
         "--role 'prompt=q a'",
         "--prompts 8",
-        "--mode spmd",
+        "--dispatch spmd",
         "--packer prefix-aware",
         "--gradient-checkpointing",
         "--caps 4096,8192",

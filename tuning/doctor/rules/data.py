@@ -73,7 +73,7 @@ def _draw(case: Case) -> _Batch | None:
     plan = None
     if case.cap is not None and rows.longest <= case.cap:
         dispatch: Dispatch = "spmd" if case.spmd else "controller"
-        plan = BatchSpec(case.cap, dp_size=ranks, ppo_n_minibatches=1, dispatch=dispatch)
+        plan = BatchSpec(case.cap, dp_size=ranks, dispatch=dispatch, block_size=case.block)
     return _Batch(rows, PrefixOrder.of(rows), plan)
 
 
@@ -81,10 +81,16 @@ def _minibatches(case: Case) -> int:
     """As the file has it; a file without a PPO actor counts as one."""
     if not case.is_ppo:
         return 1
-    return case.whole(case.path("ppo_n_minibatches")) or 1
+    return case.minibatches or 1
 
 
-@rule("row-too-long", "fails at first batch", "models/tree_attn/tree.py:509")
+@rule(
+    "row-too-long",
+    "fails at first batch",
+    "models/tree_attn/tree.py:509; utils/seqpack.py:243",
+    always=True,
+    each=True,
+)
 def row_too_long(case: Case) -> Iterator[Found]:
     if case.rows is None or case.cap is None or case.rows.longest <= case.cap:
         return
@@ -97,7 +103,9 @@ def row_too_long(case: Case) -> Iterator[Found]:
         f"{case.cap:,}; the longest, row {row}, has {case.rows.longest:,} tokens.",
         f"Set {path} to {up} or more.",
         says=f"Sequence length {case.rows.longest} exceeds max_tokens_per_tree {case.cap}; "
-        "adjust limit or split sequences.",
+        "adjust limit or split sequences."
+        if case.trees
+        else f"Values [{case.rows.longest}] is larger than capacity {case.cap}",
         path=path,
         fix={path: up},
     )
@@ -152,9 +160,8 @@ def scatter_cost(case: Case) -> Iterator[Found]:
         f"ppo_n_minibatches = {minibatches} scatters samples of one prompt. On your rows the "
         f"update's tree_token_ratio is {after:.3f} instead of {before:.3f}, and it pays "
         f"{parts.comparison.tree / whole.comparison.tree:.2f}× the tokens (exact).",
-        f"Set {path} to 1 where the algorithm allows it.",
+        f"{path}: 1 makes one optimizer step of {minibatches}; that is another algorithm.",
         path=path,
-        fix={path: 1},
     )
 
 
