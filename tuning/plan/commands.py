@@ -62,6 +62,10 @@ def source_options(source: SourceSpec) -> list[str]:
     return words
 
 
+PROGRAM = "espalier" if __package__.startswith("espalier.") else "python -m tuning"
+"""How this command line is called: by the wheel's command, or in the checkout."""
+
+
 def command_fields(name: str) -> list[str]:
     """The plan's fields that a command takes, in the plan's own order."""
     return [field for field, option in options().items() if option.scope in SCOPES[name]]
@@ -73,7 +77,7 @@ def command_line(name: str, plan: TuningPlan, more: Iterable[str] = ()) -> str:
     more: words of the command's own that stand after those of the plan
     """
     default = TuningPlan()
-    words = ["python", "-m", "tuning", name, rows_argument(plan.source)]
+    words = [*PROGRAM.split(), name, rows_argument(plan.source)]
     words += source_options(plan.source)
     for field in command_fields(name):
         value, flag = getattr(plan, field), options()[field].flags[0]
