@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from packing.sources.errors import SourceError
 from packing.sources.spec import SourceSpec, parse_rows
 from tuning.plan.plan import Scope, TuningPlan, as_text, options
 
@@ -31,7 +32,7 @@ AT_A_CAP = frozenset({"pack", "chain", "prove", "kernels", "measure", "export"})
 
 
 def rows_argument(source: SourceSpec) -> str:
-    """ROWS as the command line takes it; JSON where the source has settings without an option."""
+    """ROWS as the command line takes it; JSON where only that is read back to the same source."""
     short = source.location
     if source.kind == "sample":
         short = f"sample:{source.location}"
@@ -40,7 +41,11 @@ def rows_argument(source: SourceSpec) -> str:
         split = f":{source.split}" if source.split else ""
         short = f"hub:{source.location}{revision}{split}"
     told = {name: getattr(source, name) for name in _AS_OPTIONS}
-    return short if replace(parse_rows(short), **told) == source else source.to_query()
+    try:
+        same = replace(parse_rows(short), **told) == source
+    except SourceError:  # a file called "{" or "hub:"
+        same = False
+    return short if same and not short.startswith("-") else source.to_query()
 
 
 def source_options(source: SourceSpec) -> list[str]:
