@@ -28,7 +28,7 @@ def draw_curve(batch: Batch, plan: TuningPlan, low: int, high: int) -> None:
     cap_chart(curves, batch.rows.n_tokens, plan.max_tokens_per_mb, low, high, plan.alignment)
     if growing:
         background.watch()
-        st.caption("Still counting: " + ", ".join(growing) + ".")
+        st.caption("Still working on the whole range: " + ", ".join(growing) + ".")
     table = st.expander("The whole range as a table", key="curve_table", on_change="rerun")
     if table.open:
         with table:
