@@ -53,9 +53,11 @@ def test_auto_takes_the_first_that_can_run(monkeypatch: pytest.MonkeyPatch) -> N
     called: list[str] = []
 
     def fake(name: str, reason: str | None) -> attention.AttentionBackend:
-        def run(q: Tensor, k: Tensor, v: Tensor, mask: TreeMask, scale: float) -> Tensor:
+        def run(
+            q: Tensor, k: Tensor, v: Tensor, mask: TreeMask, scale: float
+        ) -> tuple[Tensor, Tensor]:
             called.append(name)
-            return q
+            return q.clone(), q.new_zeros(q.shape[:3])
 
         return attention.AttentionBackend(name, name, lambda *needs: reason, run)
 

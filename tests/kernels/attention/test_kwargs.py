@@ -16,7 +16,7 @@ from packing.layout import TreeLayout, areal_layout, depth_first_layout
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from packing.trie import Trie, whole_trie
-from tests.kernels.test_flex import classes_of, expected_classes
+from tests.kernels.attention.test_flex import classes_of, expected_classes
 
 CPU = torch.device("cpu")
 

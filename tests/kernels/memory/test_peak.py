@@ -28,7 +28,7 @@ from kernels.model.step import StepData, StepOptions, accumulate_gradients, trai
 from packing.rows import Rows
 from tests.kernels.layouts import one_tree
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 GIB = 2**30
 QWEN3_8B = 8_190_735_360  # parameters, huggingface.co/Qwen/Qwen3-8B
 TRUTH_TOKENS = 2_048
@@ -87,7 +87,7 @@ def test_the_small_model_needs_what_is_estimated_within_ten_percent() -> None:
     # Freed blocks go back to the system at once, so that the allocator's spare ones do not count.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.kernels.test_memory"],
+        [sys.executable, "-m", "tests.kernels.memory.test_peak"],
         cwd=ROOT,
         env=environment,
         capture_output=True,
