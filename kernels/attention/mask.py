@@ -53,12 +53,9 @@ class TreeNodes:
 class TileLists:
     """Which tiles of the mask hold anything, for one tile size. Int32 tensors on the mask's device.
 
-    By query tile (compressed rows, key tiles ascending), for the forward pass and dQ:
-        query tile i sees parts of ``partial_k[partial_offsets[i] : partial_offsets[i + 1]]`` and
-        all of ``full_k[full_offsets[i] : full_offsets[i + 1]]``; offsets are ``(Tq + 1,)``
-    By key tile, for dK and dV: query tiles are ranges, ``(Tk,)`` each. Key tile j is seen by
-        ``q_first[j] <= i < q_stop[j]``, in full where ``full_first[j] <= i < full_stop[j]`` (which
-        lies inside the first range or is empty)
+    Compressed rows, key tiles ascending: query tile i sees parts of
+    ``partial_k[partial_offsets[i] : partial_offsets[i + 1]]`` and all of
+    ``full_k[full_offsets[i] : full_offsets[i + 1]]``; offsets are ``(Tq + 1,)``
     """
 
     tile_q: int
@@ -67,10 +64,6 @@ class TileLists:
     partial_k: torch.Tensor
     full_offsets: torch.Tensor
     full_k: torch.Tensor
-    q_first: torch.Tensor
-    q_stop: torch.Tensor
-    full_first: torch.Tensor
-    full_stop: torch.Tensor
 
     @property
     def n_full(self) -> int:
@@ -307,18 +300,7 @@ def _tile_lists(mask: TreeMask, tile_q: int, tile_k: int) -> TileLists:
         partial.append((is_partial.sum(1), is_partial.nonzero()[:, 1].int()))
     partial_offsets, partial_k = _compressed(partial)
     full_offsets, full_k = _compressed(full)
-    return TileLists(
-        tile_q,
-        tile_k,
-        partial_offsets,
-        partial_k,
-        full_offsets,
-        full_k,
-        first.int(),
-        stop.int(),
-        full_first.int(),
-        full_stop.int(),
-    )
+    return TileLists(tile_q, tile_k, partial_offsets, partial_k, full_offsets, full_k)
 
 
 def _compressed(

@@ -61,5 +61,5 @@ def dense_backward(
     delta = (grads * out.to(wide)).sum(-1, keepdim=True)
     dscores = (grads @ values.mT).sub_(delta).mul_(weights).mul_(scale)
     dq, dk, dv = dscores @ keys, dscores.mT @ q.to(wide), weights.mT @ grads
-    dk, dv = (x.unflatten(1, (-1, group)).sum(2) for x in (dk, dv))
+    dk, dv = (x.view(x.shape[0], -1, group, *x.shape[2:]).sum(2) for x in (dk, dv))
     return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)

@@ -6,7 +6,8 @@ Notable:
   transformers' mask registry lacks gets none)
 - every forward counts the layers that attended through the tree: a layer that did not is an error,
   not a wrong number
-- what a tree would make silently wrong is refused by the field or the layer's name, and why
+- a training forward that draws a random number is an error too, whatever draws it: rows that share
+  a prefix would share the draw
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class TreeContext:
     mask: TreeMask
     backend: str = "auto"
     attended: set[int] = field(default_factory=set)
+    _random_state: Tensor | None = field(default=None, repr=False)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> TreeContext:
         """Itself where its mask is on ``device``, else one that is."""
@@ -64,7 +66,7 @@ def use_trees(lm: PreTrainedModel) -> PreTrainedModel:
     check_layers(lm)
     lm.set_attn_implementation(ATTENTION)
     lm.base_model.register_forward_pre_hook(_begin, with_kwargs=True)
-    lm.base_model.register_forward_hook(_check_attended, with_kwargs=True)
+    lm.base_model.register_forward_hook(_check_forward, with_kwargs=True)
     return lm
 
 
@@ -72,9 +74,11 @@ def _begin(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
     tree = kwargs.get("espalier_tree")
     if tree is not None:
         tree.attended.clear()
+        if not torch.compiler.is_compiling():
+            tree._random_state = _random_state(tree) if model.training else None
 
 
-def _check_attended(
+def _check_forward(
     model: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
 ) -> None:
     tree = kwargs.get("espalier_tree")
@@ -87,6 +91,20 @@ def _check_attended(
             f"{model.config.model_type}: layer {missed[0]} did not attend through the tree "
             f"({len(missed)} of {n_layers} layers did not)"
         )
+    if torch.compiler.is_compiling() or tree._random_state is None:
+        return
+    if not torch.equal(tree._random_state, _random_state(tree)):
+        raise UnsupportedModel(
+            f"{model.config.model_type}: its forward draws random numbers in training (a dropout, "
+            "a jitter, or sampled routing); rows that share a prefix would share the draw"
+        )
+
+
+def _random_state(tree: TreeContext) -> Tensor:
+    device = tree.mask.device
+    if device.type == "cuda":
+        return torch.cuda.get_rng_state(device)
+    return torch.get_rng_state()
 
 
 def _tree_attention_forward(

@@ -108,6 +108,11 @@ def build_model(
             lm = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
                 config, dtype=getattr(torch, dtype), attn_implementation=ATTENTION
             )
+    except KeyError as error:  # attention classes of its own, by name, as Falcon has
+        raise UnsupportedModel(
+            f"{config.model_type}: it has attention layers of its own for each implementation, so "
+            "its attention cannot be replaced"
+        ) from error
     except ValueError as error:
         raise UnsupportedModel(f"{name}: not a causal language model ({error})") from error
     model = TreeLM(lm, name, f"random weights (seed {seed})")

@@ -10,11 +10,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kernels.attention import CascadePlan, Index, TreeMask, tree_attention
 from kernels.attention import cascade_plan as _cascade_plan
 from kernels.attention.cascade import cascade_unavailable
-from kernels.attention.cascade_plan import Call, CascadePlan, Index, Kind
-from kernels.attention.mask import TreeMask
-from kernels.attention.registry import tree_attention
+from kernels.attention.cascade_plan import Call, Kind
 from tests.kernels.forests import (
     Inputs,
     caterpillar,

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.attention.flex import BLOCK_SIZE
-from kernels.attention.kwargs import Intervals, _block_classes, build_tree_attn_kwargs, dense_mask
+from kernels.attention import BLOCK_SIZE, build_tree_attn_kwargs
+from kernels.attention.kwargs import Intervals, _block_classes, dense_mask
 from packing.layout import TreeLayout, areal_layout, depth_first_layout
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows

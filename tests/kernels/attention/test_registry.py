@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from kernels.attention import BACKENDS, TreeMask, tree_attention, unavailable
 from kernels.attention import registry as attention
-from kernels.attention.mask import TreeMask
-from kernels.attention.registry import AUTO_ORDER, BACKENDS, tree_attention, unavailable
+from kernels.attention.registry import AUTO_ORDER
 from tests.kernels.forests import inputs, random_forest, reference, relative_error
 
 END = random_forest(np.random.default_rng(0), 25, 9, padding=4)

@@ -15,16 +15,25 @@ import numpy as np
 import pytest
 import torch
 
+from kernels.memory import estimate_memory
 from kernels.memory.live import LiveBytes
 from kernels.memory.parts import Layers, whole_step
-from kernels.memory.peak import GPU_MEMORY, estimate_memory, largest_tokens
+from kernels.memory.peak import GPU_MEMORY
 from kernels.memory.trace import TracedModel, TraceOptions, trace_step
-from kernels.model.micro_batches import MicroBatch, flat_batches
-from kernels.model.model import TreeLM, build_model
-from kernels.model.optimizer import adamw
-from kernels.model.presets import PRESETS, ModelNotFound
-from kernels.model.refusals import UnsupportedModel
-from kernels.model.step import StepData, StepOptions, accumulate_gradients, train_step
+from kernels.model import (
+    PRESETS,
+    MicroBatch,
+    ModelNotFound,
+    StepData,
+    StepOptions,
+    TreeLM,
+    UnsupportedModel,
+    accumulate_gradients,
+    adamw,
+    build_model,
+    flat_batches,
+    train_step,
+)
 from packing.rows import Rows
 from tests.kernels.layouts import one_tree
 
@@ -231,17 +240,6 @@ def test_areal_pays_for_its_mask_and_whole_logits() -> None:
     assert "layer" in megatron.peak_at
     wide = estimate_memory("qwen3-0.6b", 4_096, dp_size=2, target="areal")
     assert wide.parts["logits"] >= 3 * 2 * 4_096 * 151_936
-
-
-def test_the_largest_tokens_fit_and_the_next_ones_do_not() -> None:
-    budget = GIB // 8
-    found = largest_tokens("tiny", budget, gradient_checkpointing=True)
-    fits = estimate_memory("tiny", found, gradient_checkpointing=True)
-    too_many = estimate_memory("tiny", found + 128, gradient_checkpointing=True)
-    assert fits.peak_bytes <= budget < too_many.peak_bytes
-    assert found % 128 == 0
-    assert largest_tokens("tiny", 2**20) == 0
-    assert largest_tokens("tiny", 2**40, most=1_000) == 896
 
 
 def test_gpus_hold_less_than_their_names_say() -> None:

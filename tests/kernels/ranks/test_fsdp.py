@@ -15,11 +15,9 @@ import pytest
 import torch
 from torch.distributed.tensor import DTensor
 
-from kernels.model.model import build_model
-from kernels.model.presets import PRESETS
-from kernels.model.step import StepData, accumulate_gradients
+from kernels.model import PRESETS, StepData, accumulate_gradients, build_model
+from kernels.ranks import Pieces, RankBatches, RankJob, RankPiece, save_rows
 from kernels.ranks.fsdp import process_group, shard
-from kernels.ranks.job import Pieces, RankBatches, RankJob, RankPiece, save_rows
 from packing.rows import Rows
 from tests.kernels.layouts import awkward_rows
 

@@ -13,9 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from kernels.attention.mask import TreeMask
-from kernels.attention.reference import dense_attention
-from kernels.attention.registry import BACKENDS
+from kernels.attention import BACKENDS, TreeMask, dense_attention
 from packing.rows import Rows
 from tests.kernels import forests
 from tests.kernels.layouts import awkward_rows
