@@ -28,8 +28,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from kernels.attention.mask import TreeMask
-from kernels.attention.registry import tree_attention
+from kernels.attention import TreeMask, tree_attention
 from packing.layout import depth_first_layout
 from packing.packers.areal import pack_areal
 from packing.prefixes import PrefixOrder

@@ -10,12 +10,10 @@ Notable:
 
 from __future__ import annotations
 
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from kernels.attention.cascade_plan import Call, CascadePlan, Index, Kind
 from kernels.attention.mask import TreeMask
@@ -24,6 +22,7 @@ _aten = (
     torch.ops.aten
 )  # .default: resolving the overload at each call would cost as much as a small one
 _plans: WeakKeyDictionary[TreeMask, CascadePlan] = WeakKeyDictionary()
+_additives: WeakKeyDictionary[TreeMask, dict[tuple[int, torch.dtype], Tensor]] = WeakKeyDictionary()
 
 _CPU_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _CUDA_DTYPES = (torch.bfloat16, torch.float16)
@@ -51,78 +50,69 @@ def cascade_unavailable(device: torch.device, dtype: torch.dtype, head_dim: int)
     return None
 
 
-def cascade_attention(q: Tensor, k: Tensor, v: Tensor, mask: TreeMask, scale: float) -> Tensor:
-    """Attention of packed tokens to their ancestors and themselves; differentiable once.
+def cascade_forward(
+    q: Tensor, k: Tensor, v: Tensor, mask: TreeMask, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Attention of packed tokens to their ancestors and themselves.
 
     q ``(B, Hq, N, D)``, k and v ``(B, Hkv, N, D)`` with Hq a multiple of Hkv, N tokens of ``mask``.
-    Returns ``(B, Hq, N, D)`` in the dtype of ``q``; rows of padding are 0.
+    Returns ``(B, Hq, N, D)`` in the dtype of ``q``, rows of padding 0, and the natural log-sum-exp
+    ``(B * Hkv, Hq / Hkv, N)``, in at least float32.
     """
-    out: Tensor = _Cascade.apply(q, k, v, mask, scale)  # type: ignore[no-untyped-call]
-    return out
+    groups = k.shape[0] * k.shape[1]
+    queries, keys, values = _grouped(q, groups), _grouped(k, groups), _grouped(v, groups)
+    wide = _wide(q.dtype)
+    out = _empty(queries, mask)
+    lse = torch.empty(queries.shape[:3], dtype=wide, device=q.device)
+    lse[:, :, mask.n_real :] = -torch.inf
+    for call in _plan(mask).calls():
+        at = call.queries
+        part, part_lse = _forward(
+            call, _take(queries, at), _take(keys, call.keys), _take(values, call.keys),
+            mask, scale,
+        )  # fmt: skip
+        out_here, lse_here = _take(out, at), _take(lse, at)
+        if call.kind is Kind.FULL:
+            # What is there and the part weigh in as exp(lse) : exp(part_lse).
+            weight = torch.sigmoid(part_lse - lse_here).unsqueeze(-1)
+            out_here.lerp_(part.to(wide), weight)
+            torch.logaddexp(lse_here, part_lse, out=lse_here)
+        else:  # the first call of these queries
+            out_here.copy_(part)
+            lse_here.copy_(part_lse)
+    return out.to(q.dtype).view(q.shape), lse
 
 
-class _Cascade(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: TreeMask, scale: float) -> Tensor:
-        groups = k.shape[0] * k.shape[1]
-        queries, keys, values = _grouped(q, groups), _grouped(k, groups), _grouped(v, groups)
-        wide = _wide(q.dtype)
-        out = _empty(queries, mask)
-        lse = torch.empty(queries.shape[:3], dtype=wide, device=q.device)
-        lse[:, :, mask.n_real :] = -torch.inf
-        for call in _plan(mask).calls():
-            at = call.queries
-            part, part_lse = _forward(
-                call, _take(queries, at), _take(keys, call.keys), _take(values, call.keys),
-                mask, scale,
-            )  # fmt: skip
-            out_here, lse_here = _take(out, at), _take(lse, at)
-            if call.kind is Kind.FULL:
-                # What is there and the part weigh in as exp(lse) : exp(part_lse).
-                weight = torch.sigmoid(part_lse - lse_here).unsqueeze(-1)
-                out_here.lerp_(part.to(wide), weight)
-                torch.logaddexp(lse_here, part_lse, out=lse_here)
-            else:  # the first call of these queries
-                out_here.copy_(part)
-                lse_here.copy_(part_lse)
-        out = out.to(q.dtype)
-        ctx.save_for_backward(q, k, v, out, lse)
-        ctx.mask, ctx.scale = mask, scale
-        return out.view(q.shape)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dout: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        q, k, v, out, lse = ctx.saved_tensors
-        mask, scale = ctx.mask, ctx.scale
-        groups = k.shape[0] * k.shape[1]
-        queries, keys, values = _grouped(q, groups), _grouped(k, groups), _grouped(v, groups)
-        grads = _grouped(dout, groups)
-        dq, dk, dv = _empty(queries, mask), _empty(keys, mask), _empty(values, mask)
-        for call in _plan(mask).calls():
-            at = call.queries
-            part_dq, part_dk, part_dv = _backward(
-                call, _take(grads, at), _take(queries, at), _take(keys, call.keys),
-                _take(values, call.keys), _take(out, at), _take(lse, at), mask, scale,
-            )  # fmt: skip
-            if call.kind is Kind.FULL:
-                _take(dq, at).add_(part_dq)
-                _add(dk, call.keys, part_dk)
-                _add(dv, call.keys, part_dv)
-            else:  # the first call of these tokens, as queries and as keys, where they come last
-                _take(dq, at).copy_(part_dq)
-                above = part_dk.shape[2] - part_dq.shape[2]
-                for total, part in ((dk, part_dk), (dv, part_dv)):
-                    _take(total, at).copy_(part[:, :, above:])
-                    if above:
-                        _add(total, _first(call.keys, above), part[:, :, :above])
-        return (
-            dq.to(q.dtype).view(q.shape),
-            dk.to(k.dtype).view(k.shape),
-            dv.to(v.dtype).view(v.shape),
-            None,
-            None,
-        )
+def cascade_backward(
+    dout: Tensor,
+    saved: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
+    mask: TreeMask,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """dq, dk and dv; ``saved`` is q, k, v and what ``cascade_forward`` returned."""
+    q, k, v, out, lse = saved
+    groups = k.shape[0] * k.shape[1]
+    queries, keys, values = _grouped(q, groups), _grouped(k, groups), _grouped(v, groups)
+    grads, out, lse = _grouped(dout, groups), _grouped(out, groups), lse.view(queries.shape[:3])
+    dq, dk, dv = _empty(queries, mask), _empty(keys, mask), _empty(values, mask)
+    for call in _plan(mask).calls():
+        at = call.queries
+        part_dq, part_dk, part_dv = _backward(
+            call, _take(grads, at), _take(queries, at), _take(keys, call.keys),
+            _take(values, call.keys), _take(out, at), _take(lse, at), mask, scale,
+        )  # fmt: skip
+        if call.kind is Kind.FULL:
+            _take(dq, at).add_(part_dq)
+            _add(dk, call.keys, part_dk)
+            _add(dv, call.keys, part_dv)
+        else:  # the first call of these tokens, as queries and as keys, where they come last
+            _take(dq, at).copy_(part_dq)
+            above = part_dk.shape[2] - part_dq.shape[2]
+            for total, part in ((dk, part_dk), (dv, part_dv)):
+                _take(total, at).copy_(part[:, :, above:])
+                if above:
+                    _add(total, _first(call.keys, above), part[:, :, :above])
+    return dq.to(q.dtype).view(q.shape), dk.to(k.dtype).view(k.shape), dv.to(v.dtype).view(v.shape)
 
 
 def _forward(
@@ -197,11 +187,20 @@ def _scores(call: Call, q: Tensor, k: Tensor, mask: TreeMask, scale: float) -> T
 
 
 def _additive(call: Call, mask: TreeMask, dtype: torch.dtype) -> Tensor | None:
-    """``(Q, K)``, 0 where a query of a masked call sees a key and -inf elsewhere."""
+    """``(Q, K)``, 0 where a query of a masked call sees a key and -inf elsewhere.
+
+    Kept as long as the mask: each layer needs it forward and backward, and with thousands of tiny
+    nodes making it would be a quarter of their time. At most some 400 entries a token.
+    """
     if call.kind is not Kind.MASKED:
         return None
-    hidden = _hidden(call, mask)
-    return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf)
+    kept = _additives.setdefault(mask, {})
+    made = kept.get((call.queries.start, dtype))
+    if made is None:
+        hidden = _hidden(call, mask)
+        made = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf)
+        kept[call.queries.start, dtype] = made
+    return made
 
 
 def _hidden(call: Call, mask: TreeMask) -> Tensor:

@@ -9,8 +9,10 @@ Notable:
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +21,7 @@ import torch
 Int32s = npt.NDArray[np.int32]
 
 MAX_TOKENS = 2**31 - 1
+_KEPT = 4  # masks that ``of_tensor`` finds again
 _COMPARISONS_AT_ONCE = 1 << 22  # tile pairs compared in one go: 4 MB of bools
 
 
@@ -50,12 +53,9 @@ class TreeNodes:
 class TileLists:
     """Which tiles of the mask hold anything, for one tile size. Int32 tensors on the mask's device.
 
-    By query tile (compressed rows, key tiles ascending), for the forward pass and dQ:
-        query tile i sees parts of ``partial_k[partial_offsets[i] : partial_offsets[i + 1]]`` and
-        all of ``full_k[full_offsets[i] : full_offsets[i + 1]]``; offsets are ``(Tq + 1,)``
-    By key tile, for dK and dV: query tiles are ranges, ``(Tk,)`` each. Key tile j is seen by
-        ``q_first[j] <= i < q_stop[j]``, in full where ``full_first[j] <= i < full_stop[j]`` (which
-        lies inside the first range or is empty)
+    Compressed rows, key tiles ascending: query tile i sees parts of
+    ``partial_k[partial_offsets[i] : partial_offsets[i + 1]]`` and all of
+    ``full_k[full_offsets[i] : full_offsets[i + 1]]``; offsets are ``(Tq + 1,)``
     """
 
     tile_q: int
@@ -64,10 +64,6 @@ class TileLists:
     partial_k: torch.Tensor
     full_offsets: torch.Tensor
     full_k: torch.Tensor
-    q_first: torch.Tensor
-    q_stop: torch.Tensor
-    full_first: torch.Tensor
-    full_stop: torch.Tensor
 
     @property
     def n_full(self) -> int:
@@ -104,7 +100,24 @@ class TreeMask:
         if isinstance(subtree_end, torch.Tensor):
             device = subtree_end.device if device is None else device
             subtree_end = subtree_end.detach().cpu().numpy()
-        host = np.asarray(subtree_end)
+        return cls._of(np.asarray(subtree_end), device)
+
+    @classmethod
+    def of_tensor(cls, subtree_end: torch.Tensor) -> TreeMask:
+        """The mask that holds this very tensor, made anew only where it is not among the last few.
+
+        For operators, which are handed tensors alone. Raises MaskError.
+        """
+        found = _recent.get(_key(subtree_end))
+        return found or cls._of(subtree_end.detach().cpu().numpy(), None, subtree_end)
+
+    @classmethod
+    def _of(
+        cls,
+        host: npt.NDArray[Any],
+        device: torch.device | str | None,
+        on_device: torch.Tensor | None = None,
+    ) -> TreeMask:
         if host.ndim != 1 or not np.issubdtype(host.dtype, np.integer):
             raise MaskError(
                 "subtree_end must be one flat array of integers; "
@@ -113,17 +126,21 @@ class TreeMask:
         if not 0 < len(host) <= MAX_TOKENS:
             raise MaskError(f"a mask needs 1 … {MAX_TOKENS} tokens; subtree_end has {len(host)}")
         n_real = _check_ends(host)
-        on_device = torch.tensor(host, dtype=torch.int32, device=device)
+        if on_device is None:
+            on_device = torch.tensor(host, dtype=torch.int32, device=device)
         on_host = on_device.numpy(force=True)  # on the CPU one array serves as both
         on_host.setflags(write=False)
         mask = cls(on_device, on_host, n_real)
         _check_nesting(mask.nodes)
+        _recent[_key(on_device)] = mask
+        while len(_recent) > _KEPT:
+            _recent.popitem(last=False)
         return mask
 
     @property
     def n(self) -> int:
         """Tokens, padding included."""
-        return len(self.on_host)
+        return self.subtree_end.shape[0]
 
     @property
     def device(self) -> torch.device:
@@ -195,6 +212,16 @@ class TreeMask:
         """``mask_area / visited_area``: the share of computed pairs that attend, 0 … 1."""
         visited = self.visited_area(tile_q, tile_k)
         return self.mask_area / visited if visited else 1.0
+
+
+# A mask kept here keeps its tensor: no other one has the same address while it is.
+_recent: OrderedDict[tuple[int, ...], TreeMask] = OrderedDict()
+
+
+def _key(subtree_end: torch.Tensor) -> tuple[int, ...]:
+    """A tensor's memory and how often that was written to."""
+    written = 0 if subtree_end.is_inference() else subtree_end._version
+    return subtree_end.data_ptr(), subtree_end.numel(), written
 
 
 def _check_ends(end: npt.NDArray[np.integer]) -> int:
@@ -273,18 +300,7 @@ def _tile_lists(mask: TreeMask, tile_q: int, tile_k: int) -> TileLists:
         partial.append((is_partial.sum(1), is_partial.nonzero()[:, 1].int()))
     partial_offsets, partial_k = _compressed(partial)
     full_offsets, full_k = _compressed(full)
-    return TileLists(
-        tile_q,
-        tile_k,
-        partial_offsets,
-        partial_k,
-        full_offsets,
-        full_k,
-        first.int(),
-        stop.int(),
-        full_first.int(),
-        full_stop.int(),
-    )
+    return TileLists(tile_q, tile_k, partial_offsets, partial_k, full_offsets, full_k)
 
 
 def _compressed(

@@ -37,3 +37,29 @@ def dense_attention_with_lse(
     total = weights.sum(-1, keepdim=True)
     out = (weights / total.clamp_min(torch.finfo(wide).tiny)) @ values
     return out.to(q.dtype), (total.log() + highest)[..., 0]
+
+
+def dense_backward(
+    dout: Tensor,
+    saved: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
+    mask: TreeMask,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """dq, dk and dv of ``dense_attention``; ``saved`` is q, k, v, the output and ``lse``.
+
+    With P the weights: dV = Pᵀ dO, dS = P ∘ (dO Vᵀ − rowsum(dO ∘ O)), dQ = dS K, dK = dSᵀ Q.
+    """
+    q, k, v, out, lse = saved
+    wide = lse.dtype
+    group = q.shape[1] // k.shape[1]
+    keys = k.to(wide).repeat_interleave(group, dim=1)
+    values = v.to(wide).repeat_interleave(group, dim=1)
+    hidden = ~mask.visible(slice(None), slice(None))
+    scores = q.to(wide) @ keys.mT * scale
+    weights = (scores - lse.view(q.shape[:3])[..., None]).exp_().masked_fill_(hidden, 0.0)
+    grads = dout.to(wide)
+    delta = (grads * out.to(wide)).sum(-1, keepdim=True)
+    dscores = (grads @ values.mT).sub_(delta).mul_(weights).mul_(scale)
+    dq, dk, dv = dscores @ keys, dscores.mT @ q.to(wide), weights.mT @ grads
+    dk, dv = (x.view(x.shape[0], -1, group, *x.shape[2:]).sum(2) for x in (dk, dv))
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)

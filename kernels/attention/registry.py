@@ -3,6 +3,8 @@
 Notable:
 - a backend says itself whether it can run on given inputs, and if not, why
 - ``auto`` takes the first of ``AUTO_ORDER`` that can: Triton on a GPU, cascade on a CPU
+- the call is a ``torch.library`` operator, ``espalier::tree_attention``, with fake tensors and
+  autograd: it reads the mask's tensor alone, so a compiled model holds it whole, for any N
 - the Triton kernels are imported when first asked for, so a CPU needs no Triton
 """
 
@@ -11,20 +13,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from kernels.attention.cascade import cascade_attention, cascade_unavailable
+from kernels.attention.cascade import cascade_backward, cascade_forward, cascade_unavailable
 from kernels.attention.flex import flex_attention_tree, flex_unavailable
 from kernels.attention.mask import TreeMask
-from kernels.attention.reference import dense_attention
+from kernels.attention.reference import dense_attention_with_lse, dense_backward
 
-AttentionFunction = Callable[[Tensor, Tensor, Tensor, TreeMask, float], Tensor]
+# (q, k, v, mask, scale) -> output, and a log-sum-exp a query and head in the backend's own order
+Forward = Callable[[Tensor, Tensor, Tensor, TreeMask, float], tuple[Tensor, Tensor]]
+# (dout, (q, k, v, output, log-sum-exp), mask, scale) -> dq, dk, dv
+Saved = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+Backward = Callable[[Tensor, Saved, TreeMask, float], tuple[Tensor, Tensor, Tensor]]
 # (device, dtype, head_dim, n, needs_grad) -> why not, or None
 Unavailable = Callable[[torch.device, torch.dtype, int, int, bool], str | None]
 
 AUTO_ORDER = ("triton", "cascade", "dense")
+
+# The work follows the mask's values, which a recorded CUDA graph would freeze.
+_TAGS = tuple(tag for name in ("cudagraph_unsafe",) if (tag := getattr(torch.Tag, name, None)))
 
 
 @dataclass(frozen=True)
@@ -32,13 +42,14 @@ class AttentionBackend:
     """One way to compute tree attention.
 
     unavailable: ``(device, dtype, head_dim, n, needs_grad)`` to the reason it cannot run, or None
-    function:    ``(q, k, v, mask, scale)`` to the output, shapes as in ``tree_attention``
+    forward, backward: the operator's two halves; None where PyTorch differentiates it itself
     """
 
     name: str
     summary: str
     unavailable: Unavailable
-    function: AttentionFunction
+    forward: Forward | None = None
+    backward: Backward | None = None
 
 
 def _dense_unavailable(
@@ -63,10 +74,20 @@ def _triton_unavailable(
     return unavailable_reason(device, dtype, head_dim)
 
 
-def _triton_attention(q: Tensor, k: Tensor, v: Tensor, mask: TreeMask, scale: float) -> Tensor:
-    from kernels.triton.tree import triton_tree_attention
+def _triton_forward(
+    q: Tensor, k: Tensor, v: Tensor, mask: TreeMask, scale: float
+) -> tuple[Tensor, Tensor]:
+    from kernels.triton.tree import forward_pass
 
-    return triton_tree_attention(q, k, v, mask, scale)
+    return forward_pass(q, k, v, mask, scale)
+
+
+def _triton_backward(
+    dout: Tensor, saved: Saved, mask: TreeMask, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    from kernels.triton.tree import backward_pass
+
+    return backward_pass(dout, saved, mask, scale)
 
 
 BACKENDS: dict[str, AttentionBackend] = {
@@ -76,25 +97,27 @@ BACKENDS: dict[str, AttentionBackend] = {
             "triton",
             "our Triton kernels on subtree intervals; skips empty tiles, no mask in full ones",
             _triton_unavailable,
-            _triton_attention,
+            _triton_forward,
+            _triton_backward,
         ),
         AttentionBackend(
             "cascade",
             "flash attention per segment of the tree, merged by log-sum-exp",
             _cascade_unavailable,
-            cascade_attention,
+            cascade_forward,
+            cascade_backward,
         ),
         AttentionBackend(
             "flex",
             "PyTorch's FlexAttention, its BlockMask built from subtree intervals",
             flex_unavailable,
-            flex_attention_tree,
         ),
         AttentionBackend(
             "dense",
             "the explicit N x N mask: slow, obvious, the reference",
             _dense_unavailable,
-            dense_attention,
+            dense_attention_with_lse,
+            dense_backward,
         ),
     )
 }
@@ -132,18 +155,106 @@ def tree_attention(
     _check(q, k, v, mask)
     if scale is None:
         scale = q.shape[3] ** -0.5
-    elif not (math.isfinite(scale) and scale > 0):
+    elif not 0 < scale < math.inf:
         raise ValueError(f"scale must be a positive number; it is {scale}")
-    needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+    if backend == "flex":
+        if torch.compiler.is_compiling():
+            raise RuntimeError("the flex backend compiles itself: leave it out of a compiled model")
+        needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+        _runnable(backend, q, needs_grad)
+        return flex_attention_tree(q, k, v, mask, scale)
+    if backend != "auto":
+        _backend(backend)
+    out: Tensor = _operator(q, k, v, mask.subtree_end, scale, backend)[0]
+    return out
+
+
+@torch.library.custom_op("espalier::tree_attention", mutates_args=(), tags=_TAGS)
+def _operator(
+    q: Tensor, k: Tensor, v: Tensor, subtree_end: Tensor, scale: float, backend: str
+) -> tuple[Tensor, Tensor]:
+    """Output ``(B, Hq, N, D)`` and a flat log-sum-exp; the mask is found by its tensor."""
+    forward = _runnable(backend, q).forward
+    assert forward is not None  # flex never comes here
+    out, lse = forward(q, k, v, TreeMask.of_tensor(subtree_end), scale)
+    return out, lse.flatten()
+
+
+@_operator.register_fake
+def _(
+    q: Tensor, k: Tensor, v: Tensor, subtree_end: Tensor, scale: float, backend: str
+) -> tuple[Tensor, Tensor]:
+    n_queries = q.shape[0] * q.shape[1] * q.shape[2]
+    wide = torch.promote_types(q.dtype, torch.float32)
+    return q.new_empty(q.shape), q.new_empty(n_queries, dtype=wide)
+
+
+@torch.library.custom_op("espalier::tree_attention_backward", mutates_args=(), tags=_TAGS)
+def _operator_backward(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    subtree_end: Tensor,
+    scale: float,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    backward = _runnable(backend, q).backward
+    assert backward is not None
+    return backward(dout, (q, k, v, out, lse), TreeMask.of_tensor(subtree_end), scale)
+
+
+@_operator_backward.register_fake
+def _(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    subtree_end: Tensor,
+    scale: float,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    q, k, v, subtree_end, ctx.scale, ctx.backend = inputs
+    ctx.save_for_backward(q, k, v, *output, subtree_end)
+
+
+def _differentiate(ctx: Any, dout: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    gradients = _operator_backward(dout, *ctx.saved_tensors, ctx.scale, ctx.backend)
+    return *gradients, None, None, None
+
+
+_operator.register_autograd(_differentiate, setup_context=_save)
+
+
+def _no_vmap(*_: Any) -> Any:
+    raise RuntimeError(
+        "tree_attention is not to be vmapped: its own batch axis B is there for that, as one mask "
+        "serves a whole batch; call it once with q, k and v as (B, H, N, D)"
+    )
+
+
+for _each in (_operator, _operator_backward):
+    _each.register_vmap(_no_vmap)
+
+
+def _runnable(name: str, q: Tensor, needs_grad: bool = True) -> AttentionBackend:
+    """The backend that runs such queries; raises RuntimeError where a named one cannot."""
     needs = (q.device, q.dtype, q.shape[3], q.shape[2], needs_grad)
-    if backend == "auto":
-        chosen = next(b for n in AUTO_ORDER if not (b := BACKENDS[n]).unavailable(*needs))
-    else:
-        chosen = _backend(backend)
-        reason = chosen.unavailable(*needs)
-        if reason is not None:
-            raise RuntimeError(f"the {backend} backend cannot run here: {reason}")
-    return chosen.function(q, k, v, mask, scale)
+    if name == "auto":
+        return next(b for n in AUTO_ORDER if not (b := BACKENDS[n]).unavailable(*needs))
+    chosen = _backend(name)
+    reason = chosen.unavailable(*needs)
+    if reason is not None:
+        raise RuntimeError(f"the {name} backend cannot run here: {reason}")
+    return chosen
 
 
 def _backend(name: str) -> AttentionBackend:
@@ -153,27 +264,29 @@ def _backend(name: str) -> AttentionBackend:
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, mask: TreeMask) -> None:
-    shapes = f"q is {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+    def shapes() -> str:
+        return f"q is {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+
     if q.dim() != 4 or k.dim() != 4 or k.shape != v.shape:
-        raise ValueError(f"q must be (B, Hq, N, D), k and v both (B, Hkv, N, D); {shapes}")
+        raise ValueError(f"q must be (B, Hq, N, D), k and v both (B, Hkv, N, D); {shapes()}")
     if (q.shape[0], *q.shape[2:]) != (k.shape[0], *k.shape[2:]):
-        raise ValueError(f"q, k and v must agree in batch, tokens and head dim; {shapes}")
+        raise ValueError(f"q, k and v must agree in batch, tokens and head dim; {shapes()}")
     if 0 in (*q.shape, *k.shape):
-        raise ValueError(f"no axis may be empty; {shapes}")
+        raise ValueError(f"no axis may be empty; {shapes()}")
     if q.shape[1] % k.shape[1]:
         raise ValueError(
             f"the {q.shape[1]} query heads must be a multiple of the {k.shape[1]} key heads"
         )
-    if q.shape[2] != mask.n:
+    if q.shape[2] != mask.subtree_end.shape[0]:
         raise ValueError(
             f"q has {q.shape[2]} tokens, the mask {mask.n}; make the mask for the padded length"
         )
-    dtypes = {x.dtype for x in (q, k, v)}
-    if len(dtypes) > 1 or not q.is_floating_point():
+    if not (q.dtype == k.dtype == v.dtype and q.is_floating_point()):
+        dtypes = {x.dtype for x in (q, k, v)}
         names = ", ".join(sorted(str(d).removeprefix("torch.") for d in dtypes))
         raise ValueError(f"q, k and v must have one floating dtype; they have {names}")
-    devices = {str(x.device) for x in (q, k, v, mask.subtree_end)}
-    if len(devices) > 1:
+    if not q.device == k.device == v.device == mask.subtree_end.device:
+        devices = sorted({str(x.device) for x in (q, k, v, mask.subtree_end)})
         raise ValueError(
-            f"q, k, v and the mask must be on one device; they are on {', '.join(sorted(devices))}"
+            f"q, k, v and the mask must be on one device; they are on {', '.join(devices)}"
         )

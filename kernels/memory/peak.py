@@ -12,19 +12,18 @@ Notable:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypedDict, Unpack
 
 from kernels.memory.parts import FIRST, GATHERED, LATER, Layers, divided_step, whole_step
 from kernels.memory.stand_ins import BLOCK_MASK_TRANSIENT
 from kernels.memory.trace import Device, Engine, Target, TracedModel, TraceOptions, trace_step
-from kernels.model.logprobs import CHUNK_SIZE
+from kernels.model import CHUNK_SIZE
 
 _GIB = 2**30
 _CONTEXT = _GIB // 2  # the CUDA context and the libraries' kernels
 _WORKSPACE = 32 * 2**20  # cuBLAS (Hopper's default, the largest)
+_ONEDNN = 32 * 2**20  # half precision on a CPU: 32 … 38 MiB measured, at 1,024 … 6,144 tokens alike
 _WHOLE = 4  # layers up to which a model is traced whole
 _FEW = (2, 4)  # layers traced of a deeper one
-_ESTIMATES = 10  # of largest_tokens before it halves what is left
 
 GPU_MEMORY: dict[str, int] = {
     name: int(total * _GIB) - _CONTEXT
@@ -39,20 +38,6 @@ GPU_MEMORY: dict[str, int] = {
     }.items()
 }
 """Usable bytes: what PyTorch reports as the device's total, less half a GiB for the context."""
-
-
-class MemoryOptions(TypedDict, total=False):
-    """Options of ``estimate_memory``, with its defaults."""
-
-    dtype: str
-    optimizer_dtype: str
-    gradient_checkpointing: bool
-    head_chunk: int
-    dp_size: int
-    vocab_at_least: int
-    target: Target
-    engine: Engine
-    device: Device
 
 
 @dataclass(frozen=True)
@@ -117,6 +102,9 @@ def estimate_memory(
     if device == "cuda":
         for parts in phases.values():
             parts["buffers"] += _WORKSPACE
+    elif dtype != "float32":  # oneDNN keeps its compiled primitives and their scratch memory
+        for parts in phases.values():
+            parts["buffers"] += _ONEDNN
     totals = {name: sum(parts.values()) for name, parts in phases.items()}
     peak_at = max(totals, key=lambda name: totals[name])
     estimate = MemoryEstimate(
@@ -129,41 +117,6 @@ def estimate_memory(
         sentences=(),
     )
     return replace(estimate, sentences=_sentences(estimate, n_tokens, layers, options, dp_size))
-
-
-def largest_tokens(
-    model_name: str,
-    budget_bytes: int,
-    *,
-    multiple: int = 128,
-    most: int = 2**18,
-    **options: Unpack[MemoryOptions],
-) -> int:
-    """The largest multiple of ``multiple`` up to ``most`` whose estimate fits; 0 where none does.
-
-    Memory grows with tokens in nearly straight pieces, so a few estimates find it.
-    """
-
-    def needed(steps: int) -> int:
-        return estimate_memory(model_name, steps * multiple, **options).peak_bytes
-
-    fits, fails = 0, most // multiple + 1
-    points: list[tuple[int, int]] = []
-    while fails - fits > 1:
-        if len(points) < 2:
-            guess = (1, 64)[len(points)]
-        elif len(points) < _ESTIMATES:
-            (x0, y0), (x1, y1) = points[-2:]
-            guess = x1 + int((budget_bytes - y1) * (x1 - x0) // max(y1 - y0, 1))
-        else:
-            guess = (fits + fails) // 2
-        guess = min(max(guess, fits + 1), fails - 1)
-        points.append((guess, needed(guess)))
-        if points[-1][1] <= budget_bytes:
-            fits = guess
-        else:
-            fails = guess
-    return fits * multiple
 
 
 def _sentences(

@@ -31,13 +31,21 @@ from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from kernels.memory.live import LiveBytes, PhasePeak
 from kernels.memory.stand_ins import ATTENTION, ArealLogprobs, StandIn, block_mask_transient
-from kernels.model.layers import decoder_layers, own_embedding
-from kernels.model.logprobs import head_logprobs
-from kernels.model.losses import policy_loss
-from kernels.model.micro_batches import Inputs, MicroBatch, row_layout
-from kernels.model.optimizer import StepOptimizer, adamw
-from kernels.model.presets import resolve_config
-from kernels.model.refusals import UnsupportedModel, check_config, output_head
+from kernels.model import (
+    Inputs,
+    MicroBatch,
+    StepOptimizer,
+    UnsupportedModel,
+    adamw,
+    check_config,
+    decoder_layers,
+    head_logprobs,
+    output_head,
+    own_embedding,
+    policy_loss,
+    resolve_config,
+    row_layout,
+)
 from packing.rows import Rows
 
 Target = Literal["espalier", "areal"]

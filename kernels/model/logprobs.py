@@ -11,7 +11,7 @@ Notable:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ class Transitions:
     chunks:    ``(parent from, to, child from, to)`` of each chunk, on the host
     row_index: int64 ``(sum of (length - 1),)``, packed position of every token of every row but
                each row's first, which nothing predicts; row after row
+    row_slots: int64, of each entry of ``row_index`` its row's place in ``layout.rows``
     """
 
     n_tokens: int
@@ -47,6 +48,7 @@ class Transitions:
     targets: Tensor
     chunks: tuple[tuple[int, int, int, int], ...]
     row_index: Tensor
+    row_slots: Tensor
 
     @classmethod
     def of(
@@ -95,7 +97,19 @@ class Transitions:
                 )
             ),
             row_index=tensor(layout.row_positions[predicted]),
+            row_slots=tensor(
+                np.repeat(np.arange(len(layout.rows)), np.diff(layout.row_offsets))[predicted]
+            ),
         )
+
+    def to(self, device: str | torch.device, non_blocking: bool = False) -> Transitions:
+        """The same with its tensors on ``device``."""
+        moved: dict[str, Any] = {
+            name: value.to(device, non_blocking=non_blocking)
+            for name, value in vars(self).items()
+            if isinstance(value, Tensor)
+        }
+        return replace(self, **moved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +129,14 @@ class PackedLogprobs:
     def rows(self) -> Tensor:
         """``logp`` of every token but the first of every row, row after row."""
         return self.logp.index_select(0, self.transitions.row_index)
+
+    def row_sums(self, weights: Tensor, n_rows: int) -> Tensor:
+        """``(n_rows,)``: of each row the sum of ``weights * rows()``, in the layout's order.
+
+        ``weights`` has one entry an entry of ``rows()``; a row's loss mask, for its log-probability
+        """
+        logp = self.rows() * weights
+        return logp.new_zeros(n_rows).index_add(0, self.transitions.row_slots, logp)
 
     def row_entropies(self) -> Tensor:
         """``entropy`` of every token but the first of every row, row after row."""

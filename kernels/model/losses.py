@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
+from torch.nn import functional
 
 from packing.rows import Rows
 
@@ -62,3 +63,18 @@ def policy_loss(
 def sft_loss(logp: Tensor, weights: Tensor) -> Tensor:
     """Cross entropy ``-sum w logp``, a scalar."""
     return -(weights * logp).sum()
+
+
+def dpo_loss(
+    row_logp: Tensor, reference_row_logp: Tensor, chosen: Tensor, rejected: Tensor, beta: float
+) -> Tensor:
+    """Direct preference optimisation (https://arxiv.org/abs/2305.18290, eq. 7), mean over pairs.
+
+    row_logp, reference_row_logp: ``(R,)``, a row's log-probabilities summed over its trained
+    tokens, of the model and of the frozen reference; see ``PackedLogprobs.row_sums``
+    chosen, rejected: int64 ``(P,)``, the two rows of each pair, which share their prompt; a row
+    may stand in many pairs
+    """
+    gain = row_logp - reference_row_logp
+    margin = gain.index_select(0, chosen) - gain.index_select(0, rejected)
+    return -functional.logsigmoid(beta * margin).mean()

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kernels.attention.mask import TreeMask
+from kernels.attention import TreeMask
 from kernels.model.logprobs import CHUNK_SIZE, Transitions
 from packing.layout import TreeLayout
 from packing.rows import Rows, ragged_ranges

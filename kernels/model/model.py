@@ -1,96 +1,22 @@
-"""A Hugging Face causal LM whose attention follows a tree of prefixes.
-
-Notable:
-- one attention function, ``espalier_tree``, is added to transformers' registry; the tree travels
-  to every layer as a keyword, position ids are depths, and no N x N mask is ever made (a name that
-  transformers' mask registry lacks gets none)
-- every forward counts the layers that attended through the tree: a layer that did not is an error,
-  not a wrong number
-- what a tree would make silently wrong is refused by the field or the layer's name, and why
-"""
+"""TreeLM: a Hugging Face causal LM that reads one packed tree and gives log-probabilities."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
-from kernels.attention.mask import TreeMask
-from kernels.attention.registry import tree_attention
+from kernels.attention import TreeMask
+from kernels.model.context import ATTENTION, TreeContext, use_trees
 from kernels.model.logprobs import PackedLogprobs, Transitions, head_logprobs
 from kernels.model.presets import resolve_config
-from kernels.model.refusals import UnsupportedModel, check_config, check_layers, output_head
+from kernels.model.refusals import UnsupportedModel, check_config, output_head
 
-ATTENTION = "espalier_tree"
 DType = Literal["float32", "bfloat16", "float16"]
-
-# keywords by which models hand their attention something that a tree of prefixes does not do
-_ATTENTION_KEYWORDS = {
-    "sliding_window": "a sliding window",
-    "softcap": "a soft cap on scores",
-    "s_aux": "attention sinks",
-    "position_bias": "a bias on scores",
-    "head_mask": "a head mask",
-    "indices": "a selection of keys",
-}
-
-
-@dataclass
-class _Tree:
-    """What every layer needs to attend, and which layers have."""
-
-    mask: TreeMask
-    backend: str
-    attended: set[int] = field(default_factory=set)
-
-
-def _tree_attention_forward(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    espalier_tree: _Tree | None = None,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """transformers' attention call: q ``(B, Hq, N, D)``, k, v ``(B, Hkv, N, D)``.
-
-    Returns ``(B, N, Hq, D)`` and no attention weights.
-    """
-    layer = int(getattr(module, "layer_idx", -1))
-    where = f"layer {layer} ({type(module).__name__})"
-    if espalier_tree is None:
-        raise UnsupportedModel(f"{where} was not handed the tree: its model drops unknown keywords")
-    if attention_mask is not None:
-        raise UnsupportedModel(f"{where} was handed a mask of its own; a tree is its only mask")
-    if dropout > 0.0:
-        raise UnsupportedModel(
-            f"{where} drops {dropout:g} of its attention weights in training: rows that share a "
-            "prefix would share the draw; set its attention dropout to 0"
-        )
-    for keyword, what in _ATTENTION_KEYWORDS.items():
-        if kwargs.get(keyword) is not None:
-            raise UnsupportedModel(f"{where} asks for {what}, which tree attention does not have")
-    if query.shape[-1] != value.shape[-1]:
-        raise UnsupportedModel(
-            f"{where} has keys of size {query.shape[-1]} and values of size {value.shape[-1]}; "
-            "the kernels need one size"
-        )
-    espalier_tree.attended.add(layer)
-    out = tree_attention(
-        query, key, value, espalier_tree.mask, scale=scaling, backend=espalier_tree.backend
-    )
-    return out.transpose(1, 2).contiguous(), None
-
-
-AttentionInterface.register(ATTENTION, _tree_attention_forward)
 
 
 class TreeLM(nn.Module):
@@ -103,9 +29,7 @@ class TreeLM(nn.Module):
 
     def __init__(self, lm: PreTrainedModel, name: str, weights: str) -> None:
         super().__init__()
-        check_config(lm.config)
-        check_layers(lm)
-        self.lm = lm
+        self.lm = use_trees(lm)
         self.name = name
         self.weights = weights
 
@@ -127,19 +51,12 @@ class TreeLM(nn.Module):
         self, input_ids: Tensor, position_ids: Tensor, mask: TreeMask, backend: str = "auto"
     ) -> Tensor:
         """Last hidden states ``(N, hidden)`` of one tree; ids and depths int64 ``(N,)``."""
-        tree = _Tree(mask, backend)
         out = self.lm.base_model(
             input_ids=input_ids[None],
             position_ids=position_ids[None],
             use_cache=False,
-            espalier_tree=tree,
+            espalier_tree=TreeContext(mask, backend),
         )
-        missed = set(range(self.config.num_hidden_layers)) - tree.attended
-        if missed:
-            raise UnsupportedModel(
-                f"{self.name}: layer {min(missed)} did not attend through the tree "
-                f"({len(missed)} of {self.config.num_hidden_layers} layers did not)"
-            )
         hidden: Tensor = out.last_hidden_state[0]
         return hidden
 
@@ -191,6 +108,11 @@ def build_model(
             lm = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
                 config, dtype=getattr(torch, dtype), attn_implementation=ATTENTION
             )
+    except KeyError as error:  # attention classes of its own, by name, as Falcon has
+        raise UnsupportedModel(
+            f"{config.model_type}: it has attention layers of its own for each implementation, so "
+            "its attention cannot be replaced"
+        ) from error
     except ValueError as error:
         raise UnsupportedModel(f"{name}: not a causal language model ({error})") from error
     model = TreeLM(lm, name, f"random weights (seed {seed})")

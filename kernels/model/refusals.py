@@ -2,13 +2,15 @@
 
 Notable:
 - a config is read before anything is built; a built model's modules are read after
-- what neither shows is caught at run time: keywords in the attention call, and layers that did not
-  attend (both in ``model.py``)
+- what neither shows is caught at run time: keywords in the attention call, layers that did not
+  attend, and random numbers drawn on the way (all in ``context.py``)
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -16,7 +18,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 _RECURRENT = re.compile(
     r"Mamba|DeltaNet|LinearAttention|Rwkv|RWKV|Recurrent|Retention|ShortConv|SSM"
 )
-_DROPOUTS = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob", "attn_dropout")
+_RANDOM = re.compile(r"drop|jitter")
+_OTHER_HEADS = re.compile(r"^(classifier|summary|seq_classif)")  # no causal LM has these
 _SCORE_CHANGES = ("attn_logit_softcapping", "attention_chunk_size", "alibi")
 _LOGIT_CHANGES = (
     "final_logit_softcapping",
@@ -26,6 +29,9 @@ _LOGIT_CHANGES = (
     "lm_head_multiplier",
     "output_multiplier",
 )
+
+
+_ONE_DRAW = "rows that share a prefix would share one draw of it; set it to 0"
 
 
 class UnsupportedModel(ValueError):
@@ -63,12 +69,13 @@ def check_config(config: PreTrainedConfig) -> None:
             f"every layer has a sliding window of {window} tokens (sliding_window)",
             "the window would be counted in packed positions, not along a row",
         )
-    for dropout in _DROPOUTS:
-        if values.get(dropout):
-            refuse(
-                f"{dropout} is {values[dropout]:g}",
-                "rows that share a prefix would share one draw of the dropout; set it to 0",
-            )
+    for path, value in _random_fields(values):
+        refuse(f"{path} is {value:g}", _ONE_DRAW)
+    if values.get("output_router_logits"):
+        refuse(
+            "output_router_logits is set",
+            "its load-balancing loss would count a shared token once, not once a row",
+        )
     if config.output_attentions:
         refuse("output_attentions is set", "the kernels never form attention weights")
     for change in _SCORE_CHANGES:
@@ -111,10 +118,32 @@ def check_layers(model: PreTrainedModel) -> None:
                 f"{name}: {path} ({kind}) carries a state along the packed order, across sibling "
                 "branches; only full attention can follow a tree"
             )
+        if isinstance(module, nn.modules.batchnorm._NormBase):
+            raise UnsupportedModel(
+                f"{name}: {path} ({kind}) takes statistics over all packed tokens, where a shared "
+                "one counts once"
+            )
+        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0.0:
+            raise UnsupportedModel(f"{name}: {path} ({kind}) drops {module.p:g}; {_ONE_DRAW}")
+        for field, value in _random_fields(vars(module)):
+            raise UnsupportedModel(f"{name}: {field} of {path} ({kind}) is {value:g}; {_ONE_DRAW}")
     for path, _ in model.named_parameters():
         if path.endswith("sinks"):
             raise UnsupportedModel(f"{name}: {path} holds attention sinks, which the kernels lack")
     output_head(model)
+
+
+def _random_fields(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, float]]:
+    """Every dropout and jitter that is not 0, in the fields of a config or a module."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and not name.startswith("_"):
+            yield from _random_fields(value, f"{above}{name}.")
+        elif isinstance(value, float) and value > 0.0 and _is_random(name):
+            yield above + name, value
+
+
+def _is_random(name: str) -> bool:
+    return bool(_RANDOM.search(name)) and not _OTHER_HEADS.search(name)
 
 
 def output_head(model: PreTrainedModel) -> nn.Linear:

@@ -33,17 +33,20 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
-from kernels.memory.limit import limit_memory
-from kernels.model.layers import decoder_layers, own_embedding
-from kernels.model.model import DType, TreeLM, build_model
-from kernels.model.optimizer import adamw
-from kernels.model.step import (
+from kernels.memory import limit_memory
+from kernels.model import (
+    DType,
     StepData,
     StepOptions,
     StepOutOfMemory,
     StepResult,
+    TreeLM,
+    adamw,
+    build_model,
     compute_logp,
+    decoder_layers,
     out_of_memory_at,
+    own_embedding,
     repeats_within,
     train_step,
 )

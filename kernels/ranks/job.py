@@ -17,9 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernels.model.logprobs import CHUNK_SIZE
-from kernels.model.micro_batches import MicroBatch, row_layout
-from kernels.model.model import DType
+from kernels.model import CHUNK_SIZE, DType, MicroBatch, row_layout
 from packing.layout import TreeLayout, depth_first_layout
 from packing.packing import Packing
 from packing.prefixes import PrefixOrder

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import distributed as dist
 
-from kernels.model.micro_batches import MicroBatch
-from kernels.model.step import StepResult
+from kernels.model import MicroBatch, StepResult
 from kernels.ranks.job import RankBatches
 
 

@@ -145,6 +145,41 @@ def _addressable(x: Tensor) -> Tensor:
     return x if x.stride(3) == 1 and within_tile < 2**31 else x.contiguous()
 
 
+def forward_pass(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: IntervalMask,
+    scale: float,
+    configs: Configs | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Output and log-sum-exp of tensors as in ``triton_tree_attention``, without a gradient."""
+    _check(q, k, v, mask)
+    configs = configs or device_configs(q.device, q.dtype, q.shape[3], q.shape[1] // k.shape[1])
+    # Triton launches on the current device.
+    with torch.cuda.device_of(q):  # type: ignore[no-untyped-call]
+        return forward(
+            _addressable(q), _addressable(k), _addressable(v), mask, scale, configs["forward"]
+        )
+
+
+def backward_pass(
+    dout: Tensor,
+    saved: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
+    mask: IntervalMask,
+    scale: float,
+    configs: Configs | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """dq, dk and dv; ``saved`` is q, k, v, out and lse, the last in its own order but any shape."""
+    q, k, v, out, lse = saved
+    group = q.shape[1] // k.shape[1]
+    configs = configs or device_configs(q.device, q.dtype, q.shape[3], group)
+    lse = lse.view(k.shape[0], k.shape[1], q.shape[2], group)
+    saved = (_addressable(q), _addressable(k), _addressable(v), out, lse)
+    with torch.cuda.device_of(dout):  # type: ignore[no-untyped-call]
+        return backward(saved, _addressable(dout), mask, scale, configs)
+
+
 class _TreeAttention(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -157,9 +192,7 @@ class _TreeAttention(torch.autograd.Function):
         configs: Configs,
     ) -> Tensor:
         q, k, v = _addressable(q), _addressable(k), _addressable(v)
-        # Triton launches on the current device.
-        with torch.cuda.device_of(q):  # type: ignore[no-untyped-call]
-            out, lse = forward(q, k, v, mask, scale, configs["forward"])
+        out, lse = forward_pass(q, k, v, mask, scale, configs)
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.mask, ctx.scale, ctx.configs = mask, scale, configs
         return out
@@ -167,7 +200,5 @@ class _TreeAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
-        dout = _addressable(dout)
-        with torch.cuda.device_of(dout):  # type: ignore[no-untyped-call]
-            grads = backward(ctx.saved_tensors, dout, ctx.mask, ctx.scale, ctx.configs)
+        grads = backward_pass(dout, ctx.saved_tensors, ctx.mask, ctx.scale, ctx.configs)
         return *grads, None, None, None

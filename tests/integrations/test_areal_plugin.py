@@ -25,10 +25,11 @@ from kernels.integrations.areal.logprobs import (
     gather_vocab_stats,
 )
 from kernels.integrations.areal.minibatches import group_minibatches
-from kernels.integrations.areal.model import fuse_head, use_trees
+from kernels.integrations.areal.model import fuse_head
 from kernels.integrations.areal.options import option
 from kernels.integrations.areal.patch import UnknownAReaL, patch
 from kernels.integrations.areal.trees import build_packed_tree_batch, build_tree_attn_kwargs
+from kernels.model.context import use_trees
 from kernels.model.model import build_model
 from kernels.model.refusals import UnsupportedModel
 from packing.spec import MicroBatchSpec

@@ -14,9 +14,7 @@ from datetime import UTC, datetime
 import numpy as np
 import torch
 
-from kernels.model.presets import resolve_config
-from kernels.model.refusals import check_config
-from kernels.model.step import StepData
+from kernels.model import StepData, check_config, resolve_config
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from tuning.jobs.points import Point, Question

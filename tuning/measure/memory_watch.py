@@ -26,7 +26,7 @@ from pathlib import Path
 import psutil
 import torch
 
-from kernels.memory.limit import limit_memory
+from kernels.memory import limit_memory
 
 _CLEAR = Path("/proc/self/clear_refs")
 _STATUS = Path("/proc/self/status")

@@ -21,9 +21,9 @@ import numpy as np
 import psutil
 import torch
 
-from kernels.model.model import build_model
+from kernels.model import build_model
+from kernels.ranks import RankJob, save_rows
 from kernels.ranks.fsdp import BUILDING
-from kernels.ranks.job import RankJob, save_rows
 from packing.rows import Rows
 from tuning.jobs.points import Point
 from tuning.measure.batch import MeasuredBatch, Prepared, vocabulary_at_least

@@ -13,14 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from kernels.attention.mask import TreeMask
-from kernels.model.micro_batches import (
-    MicroBatch,
-    flat_batches,
-    padded_batches,
-    row_layout,
-    tree_batches,
-)
+from kernels.attention import TreeMask
+from kernels.model import MicroBatch, flat_batches, padded_batches, row_layout, tree_batches
 from packing.batch.simulation import BatchSimulation, Pass
 from packing.layout import depth_first_layout
 from packing.packers.flat import PaddedBatch

@@ -21,14 +21,16 @@ from datetime import UTC, datetime
 import numpy as np
 import torch
 
-from kernels.model.micro_batches import MicroBatch
-from kernels.model.model import TreeLM, build_model
-from kernels.model.optimizer import StepOptimizer, adamw
-from kernels.model.step import (
+from kernels.model import (
     LogpResult,
+    MicroBatch,
+    StepOptimizer,
     StepOptions,
     StepOutOfMemory,
     StepResult,
+    TreeLM,
+    adamw,
+    build_model,
     compute_logp,
     repeats_within,
     train_step,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kernels.model.step import LogpResult, StepResult
+from kernels.model import LogpResult, StepResult
 from tuning.jobs.points import Point
 from tuning.measure.shares import Share
 

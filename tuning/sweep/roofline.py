@@ -96,7 +96,7 @@ class Shape:
     @classmethod
     def of(cls, model: str) -> Shape:
         """From a preset's or a model's config. Raises ModelNotFound."""
-        from kernels.model.presets import resolve_config
+        from kernels.model import resolve_config
 
         c = resolve_config(model)
         hidden, layers, heads = c.hidden_size, c.num_hidden_layers, c.num_attention_heads
@@ -182,7 +182,7 @@ def estimate_sweep(
 
 def _memory(bench: Batch, plan: TuningPlan, budget: int, longest_row: int) -> MemoryFit:
     """Traced at two caps; peak memory grows with tokens in nearly straight pieces."""
-    from kernels.memory.peak import estimate_memory
+    from kernels.memory import estimate_memory
 
     low = aligned(max(bench.rows.longest, longest_row, 1), plan.alignment)
     peaks = {

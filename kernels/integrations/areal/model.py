@@ -1,7 +1,6 @@
 """The model of one engine: its attention follows the tree, and its head makes no logits.
 
 Notable:
-- every forward checks that all layers attended through the tree
 - the head gives what AReaL's loss needs of the logits, chunk by chunk:
   an ``(S, vocabulary)`` tensor never exists, forward or backward; temperature, entropies and the
   extrema that AReaL logs come out of the same chunks
@@ -18,32 +17,11 @@ from transformers import PreTrainedModel
 
 from kernels.integrations.areal.trees import EngineTree
 from kernels.model.logprobs import head_logprobs
-from kernels.model.model import ATTENTION
-from kernels.model.refusals import UnsupportedModel, check_config, check_layers, output_head
+from kernels.model.refusals import output_head
 
 FUSED_WIDTH = 4
 """Per position: log-probability of its token and entropy of what that was drawn from (0 at roots
 and padding); smallest and largest logit of what it predicts itself (0 at padding)."""
-
-
-def use_trees(lm: PreTrainedModel) -> None:
-    """Make ``lm`` attend through the tree of each forward. Raises UnsupportedModel."""
-    check_config(lm.config)
-    check_layers(lm)
-    lm.set_attn_implementation(ATTENTION)
-
-    def check_attended(
-        module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
-    ) -> None:
-        attended = kwargs["espalier_tree"].attended
-        missed = set(range(lm.config.num_hidden_layers)) - attended
-        if missed:
-            raise UnsupportedModel(
-                f"{lm.config.model_type}: layer {min(missed)} did not attend through the tree "
-                f"({len(missed)} of {lm.config.num_hidden_layers} layers did not)"
-            )
-
-    lm.base_model.register_forward_hook(check_attended, with_kwargs=True)
 
 
 def fuse_head(lm: PreTrainedModel, temperature: float) -> None:

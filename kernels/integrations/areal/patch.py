@@ -22,10 +22,10 @@ from kernels.integrations.areal.logprobs import (
     gather_vocab_stats,
 )
 from kernels.integrations.areal.minibatches import keep_groups
-from kernels.integrations.areal.model import fuse_head, use_trees
+from kernels.integrations.areal.model import fuse_head
 from kernels.integrations.areal.options import OPTIONS, option
 from kernels.integrations.areal.trees import build_packed_tree_batch, build_tree_attn_kwargs
-from kernels.model.model import ATTENTION
+from kernels.model.context import ATTENTION, use_trees
 
 ENGINE = "areal.engine.fsdp_engine"
 ACTOR = "areal.trainer.ppo.actor"

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from kernels.attention.mask import TreeMask
 from kernels.integrations.areal.options import option
+from kernels.model.context import TreeContext
 from kernels.model.logprobs import Transitions
 from packing.batch.padded import MicroBatchList, PaddedTree
 from packing.batch.padded import build_packed_tree_batch as pack
@@ -60,17 +61,11 @@ class PackedTree:
         return Transitions.of(self.layout, size, device, every_position=every_position)
 
 
-class EngineTree:
-    """The keyword of the model's forward: a ``TreeContext``, and the tree that the head needs.
-
-    No dataclass: FSDP copies those field by field before every layer, and with them what each
-    layer notes and the mask's tiles, which are made once a tree.
-    """
+class EngineTree(TreeContext):
+    """The keyword of the model's forward, and the tree that the head needs."""
 
     def __init__(self, tree: PackedTree, device: torch.device) -> None:
-        self.mask = TreeMask.from_subtree_end(tree.subtree_end, device)
-        self.backend = "auto"
-        self.attended: set[int] = set()
+        super().__init__(TreeMask.from_subtree_end(tree.subtree_end, device))
         self.tree = tree
 
 

@@ -129,8 +129,7 @@ def test_what_cannot_be_done_is_a_sentence(run: Any, arguments: Any, sentence: s
 
 @pytest.mark.parametrize("name", ["math-grpo", "agent-turns", "preference-pairs"])
 def test_packed_equals_row_by_row_on_the_bundled_sets(name: str) -> None:
-    from kernels.model.equivalence import check_equivalence
-    from kernels.model.model import build_model
+    from kernels.model import build_model, check_equivalence
     from packing.packers.areal import pack_areal
     from packing.prefixes import PrefixOrder
     from packing.sources.load import load

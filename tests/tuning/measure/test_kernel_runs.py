@@ -13,9 +13,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from kernels.attention.mask import TreeMask
-from kernels.attention.reference import dense_attention
-from kernels.attention.registry import BACKENDS
+from kernels.attention import BACKENDS, TreeMask
+from kernels.attention.reference import dense_attention_with_lse
 from packing.rows import Rows
 from tests.kernels import forests
 from tests.kernels.layouts import awkward_rows
@@ -109,23 +108,23 @@ def test_the_rows_one_by_one_are_timed_beside_them(run: Any) -> None:
 
 def _blind_to_the_last_key(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: TreeMask, scale: float
-) -> torch.Tensor:
-    return dense_attention(
-        q, k, v.clone().index_fill(2, torch.tensor([mask.n - 1]), 0), mask, scale
-    )
+) -> tuple[torch.Tensor, torch.Tensor]:
+    blind = v.clone().index_fill(2, torch.tensor([mask.n - 1]), 0)
+    return dense_attention_with_lse(q, k, blind, mask, scale)
 
 
 def _never_a_number(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: TreeMask, scale: float
-) -> torch.Tensor:
-    return dense_attention(q, k, v, mask, scale) * float("nan")
+) -> tuple[torch.Tensor, torch.Tensor]:
+    out, lse = dense_attention_with_lse(q, k, v, mask, scale)
+    return out * float("nan"), lse
 
 
 @pytest.mark.parametrize("fault", [_blind_to_the_last_key, _never_a_number])
 def test_a_wrong_backend_is_called_wrong(
     run: Any, monkeypatch: pytest.MonkeyPatch, fault: Any
 ) -> None:
-    broken = replace(BACKENDS["cascade"], function=fault)
+    broken = replace(BACKENDS["cascade"], forward=fault)
     monkeypatch.setitem(BACKENDS, "cascade", broken)
     message, events = run(PLAN, awkward_rows(), repeats=1, backends=["cascade", "dense"])
     rows = newest_rows(events)
@@ -134,10 +133,10 @@ def test_a_wrong_backend_is_called_wrong(
 
 
 def test_a_backend_that_fails_keeps_the_others(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> torch.Tensor:
+    def fail(*_: Any) -> tuple[torch.Tensor, torch.Tensor]:
         raise RuntimeError("out of something\nand a long trace")
 
-    monkeypatch.setitem(BACKENDS, "cascade", replace(BACKENDS["cascade"], function=fail))
+    monkeypatch.setitem(BACKENDS, "cascade", replace(BACKENDS["cascade"], forward=fail))
     _, events = run(PLAN, awkward_rows(), repeats=1, backends=["cascade", "dense"])
     assert newest_rows(events)["cascade"]["reason"] == "it failed: out of something"
     assert events[-1]["fastest"] == "dense"

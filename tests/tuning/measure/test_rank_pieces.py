@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kernels.ranks.job import Pieces
+from kernels.ranks import Pieces
 from packing.batch.simulation import BatchSimulation
 from packing.packers.flat import split_synchronised
 from packing.rows import Rows

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.model.micro_batches import MicroBatch
-from kernels.model.step import StepOptions, StepOutOfMemory, StepResult, accumulate_gradients
+from kernels.model import MicroBatch, StepOptions, StepOutOfMemory, StepResult, accumulate_gradients
 from packing.rows import Rows
 from tests.tuning.sweep_cases import grpo_rows
 from tuning.measure.batch import Prepared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernels.model.presets import PRESETS
+from kernels.model import PRESETS
 from tuning.plan.models import MODELS
 from tuning.plan.plan import TuningPlan
 from tuning.sweep.roofline import GPUS, Shape, gpu_named, step_seconds

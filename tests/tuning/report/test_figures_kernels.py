@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernels.attention.registry import BACKENDS
+from kernels.attention import BACKENDS
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from packing.trie import whole_trie

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.attention.mask import TreeMask
+from kernels.attention import TreeMask
 from packing.layout import TreeLayout, areal_layout, depth_first_layout
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows

@@ -21,9 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kernels.model.equivalence import check_equivalence
-from kernels.model.model import build_model
-from kernels.model.presets import resolve_config
+from kernels.model import build_model, check_equivalence, resolve_config
 from packing.layout import TreeLayout, depth_first_layout
 from packing.packing import Packing
 from packing.prefixes import PrefixOrder

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kernels.attention.mask import TreeMask, TreeNodes
+from kernels.attention import TreeMask, TreeNodes
 
 MOST_TOKENS = 256
 _MOST_NODES = 64
@@ -84,7 +84,7 @@ def main() -> None:
     """Answer one question; see the module."""
     import torch
 
-    from kernels.attention.registry import tree_attention
+    from kernels.attention import tree_attention
     from tuning.measure.proofs.reference import Reference
 
     question = json.load(sys.stdin)

@@ -22,10 +22,15 @@ import psutil
 import torch
 from torch import Tensor
 
-from kernels.attention.cascade_plan import CascadePlan, Index
-from kernels.attention.flex import BLOCK_SIZE
-from kernels.attention.mask import TreeMask
-from kernels.attention.registry import BACKENDS, tree_attention, unavailable
+from kernels.attention import (
+    BACKENDS,
+    BLOCK_SIZE,
+    CascadePlan,
+    Index,
+    TreeMask,
+    tree_attention,
+    unavailable,
+)
 from kernels.timing import PhaseClock
 from kernels.triton.configs import heads_per_tile
 from kernels.triton.tree import device_configs

@@ -11,9 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kernels.attention.mask import TreeMask
-from kernels.model.presets import resolve_config
-from kernels.model.refusals import check_config
+from kernels.attention import TreeMask
+from kernels.model import check_config, resolve_config
 from packing.layout import depth_first_layout
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows

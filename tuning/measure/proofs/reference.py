@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kernels.attention.mask import TreeMask
+from kernels.attention import TreeMask
 
 BLOCK = 64
 # Multiply-adds of one q @ k product over the compared queries: some seconds on two cores.

@@ -10,10 +10,17 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
 
-from kernels.attention.mask import TreeMask
-from kernels.model.model import ATTENTION, TreeLM, build_model
-from kernels.model.presets import PRESETS, ModelNotFound, resolve_config
-from kernels.model.refusals import UnsupportedModel, check_config
+from kernels.attention import TreeMask
+from kernels.model import (
+    PRESETS,
+    ModelNotFound,
+    TreeLM,
+    UnsupportedModel,
+    build_model,
+    check_config,
+    resolve_config,
+)
+from kernels.model.context import ATTENTION
 
 torch.set_num_threads(1)
 
@@ -107,6 +114,31 @@ REFUSALS: list[tuple[str, PreTrainedConfig, str]] = [
     ("vision", AutoConfig.for_model("qwen2_5_vl"), r"vision tower \(vision_config\)"),
     ("Qwen3.5 with its vision tower", AutoConfig.for_model("qwen3_5"), "vision tower"),
     ("dropout", config_of("qwen3", attention_dropout=0.1), "attention_dropout is 0.1.*set it to 0"),
+    ("residual dropout", config_of("gpt2", attn_pdrop=0.0, embd_pdrop=0.0), "resid_pdrop is 0.1"),
+    ("embedding dropout", config_of("gpt2", attn_pdrop=0.0, resid_pdrop=0.0), "embd_pdrop is 0.1"),
+    ("hidden dropout", config_of("gpt_neox", hidden_dropout=0.2), "hidden_dropout is 0.2"),
+    (
+        "activation dropout",
+        config_of("opt", dropout=0.0, activation_dropout=0.3),
+        "activation_drop",
+    ),
+    ("layer dropout", config_of("opt", dropout=0.0, layerdrop=0.3), "layerdrop is 0.3"),
+    (
+        "router jitter",
+        config_of("mixtral", router_jitter_noise=0.01),
+        "router_jitter_noise is 0.01",
+    ),
+    (
+        "input jitter",
+        config_of("phimoe", router_jitter_noise=0.0, input_jitter_noise=0.02),
+        "input_jitter_noise is 0.02",
+    ),
+    (
+        "nested dropout",
+        AutoConfig.for_model("dbrx", attn_config={"attn_pdrop": 0.1}),
+        r"attn_config\.attn_pdrop is 0.1",
+    ),
+    ("router loss", config_of("qwen3_moe", output_router_logits=True), "count a shared token once"),
     ("attentions", config_of("qwen3", output_attentions=True), "output_attentions"),
     (
         "chunked",
@@ -181,6 +213,44 @@ def test_dropout_set_after_building_is_refused_in_training_only() -> None:
         _forward(model)
     model.eval()
     assert _forward(model).shape == (3, 64)
+
+
+@pytest.mark.parametrize("layer", [torch.nn.Dropout(0.1), torch.nn.BatchNorm1d(64)], ids=str)
+def test_layers_that_shared_tokens_make_wrong_are_refused(layer: torch.nn.Module) -> None:
+    lm = build_model("tiny").lm
+    lm.model.layers[1].extra = layer
+    with pytest.raises(UnsupportedModel, match=r"model\.layers\.1\.extra"):
+        TreeLM(lm, "changed", "random")
+
+
+@pytest.mark.parametrize("field", ["jitter_noise", "residual_dropout"])
+def test_random_fields_of_a_layer_are_refused(field: str) -> None:
+    lm = build_model("tiny").lm
+    setattr(lm.model.layers[1].mlp, field, 0.1)
+    with pytest.raises(UnsupportedModel, match=rf"{field} of model\.layers\.1\.mlp .* is 0\.1"):
+        TreeLM(lm, "changed", "random")
+
+
+def test_whatever_draws_random_numbers_in_training_is_refused() -> None:
+    model = build_model("tiny")
+    mlp = model.lm.model.layers[1].mlp
+    original = mlp.forward
+    mlp.forward = lambda x: original(x) * (1 + 0.1 * torch.rand_like(x) * model.training)
+    with pytest.raises(UnsupportedModel, match="draws random numbers in training"):
+        _forward(model)
+    model.eval()
+    assert _forward(model).shape == (3, 64)
+
+
+@pytest.mark.parametrize("model_type", ["falcon", "gpt_neo"])
+def test_attention_that_cannot_be_replaced_is_refused(model_type: str, tmp_path: Path) -> None:
+    AutoConfig.for_model(
+        model_type, vocab_size=64, hidden_size=32, num_hidden_layers=2, num_layers=2, num_heads=2,
+        num_attention_heads=2, attention_types=[[["global"], 2]], attention_dropout=0.0,
+        embed_dropout=0.0, resid_dropout=0.0, classifier_dropout=0.1,
+    ).save_pretrained(tmp_path)  # fmt: skip
+    with pytest.raises(UnsupportedModel, match=f"{model_type}: .*attention cannot be replaced"):
+        build_model(str(tmp_path))
 
 
 def test_keywords_that_change_attention_are_refused_by_layer() -> None:

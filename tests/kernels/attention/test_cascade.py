@@ -10,10 +10,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kernels.attention import CascadePlan, Index, TreeMask, tree_attention
 from kernels.attention import cascade_plan as _cascade_plan
-from kernels.attention.cascade import cascade_attention, cascade_unavailable
-from kernels.attention.cascade_plan import Call, CascadePlan, Index, Kind
-from kernels.attention.mask import TreeMask
+from kernels.attention.cascade import cascade_unavailable
+from kernels.attention.cascade_plan import Call, Kind
 from tests.kernels.forests import (
     Inputs,
     caterpillar,
@@ -41,7 +41,7 @@ def bounds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 def worst_error(x: Inputs, end: np.ndarray, scale: float = 0.25) -> float:
     expected = reference(x, end, scale)
-    out = cascade_attention(x.q, x.k, x.v, TreeMask.from_subtree_end(end), scale)
+    out = tree_attention(x.q, x.k, x.v, TreeMask.from_subtree_end(end), scale, "cascade")
     assert out.dtype == x.q.dtype and out.shape == x.q.shape
     got = (out, *torch.autograd.grad(out, (x.q, x.k, x.v), x.dout))
     wanted = (expected.out, expected.dq, expected.dk, expected.dv)
@@ -130,7 +130,7 @@ def test_any_strides() -> None:
 def test_all_padding_gives_zeros_and_no_gradient() -> None:
     x = inputs(6)
     mask = TreeMask.from_subtree_end(np.zeros(6, dtype=np.int32))
-    out = cascade_attention(x.q, x.k, x.v, mask, 0.25)
+    out = tree_attention(x.q, x.k, x.v, mask, 0.25, "cascade")
     assert not out.any()
     assert not any(g.any() for g in torch.autograd.grad(out, (x.q, x.k, x.v), x.dout))
 
@@ -166,9 +166,9 @@ def test_ten_thousand_nested_turns_cost_few_calls_and_little_more_than_their_are
 def test_twice_differentiating_is_refused() -> None:
     x = inputs(4)
     mask = TreeMask.from_subtree_end(np.full(4, 4, dtype=np.int32))
-    out = cascade_attention(x.q, x.k, x.v, mask, 0.25)
+    out = tree_attention(x.q, x.k, x.v, mask, 0.25, "cascade")
     (gradient,) = torch.autograd.grad(out.square().sum(), x.q, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
+    with pytest.raises(RuntimeError, match="no autograd formula"):
         gradient.sum().backward()
 
 

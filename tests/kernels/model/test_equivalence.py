@@ -12,9 +12,8 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from kernels.attention.mask import MaskError
-from kernels.model.equivalence import check_equivalence, sample_trees
-from kernels.model.model import TreeLM, build_model
+from kernels.attention import MaskError
+from kernels.model import TreeLM, build_model, check_equivalence, sample_trees
 from packing.layout import TreeLayout, depth_first_layout
 from packing.packers.areal import pack_areal
 from packing.prefixes import PrefixOrder

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernels.ranks.job import JobError, RankBatches, RankJob, RankPiece, save_rows
+from kernels.ranks import JobError, RankBatches, RankJob, RankPiece, save_rows
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from tests.kernels.layouts import awkward_rows

@@ -10,13 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.attention.flex import BLOCK_SIZE
-from kernels.attention.kwargs import Intervals, _block_classes, build_tree_attn_kwargs, dense_mask
+from kernels.attention import BLOCK_SIZE, build_tree_attn_kwargs
+from kernels.attention.kwargs import Intervals, _block_classes, dense_mask
 from packing.layout import TreeLayout, areal_layout, depth_first_layout
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from packing.trie import Trie, whole_trie
-from tests.kernels.test_flex import classes_of, expected_classes
+from tests.kernels.attention.test_flex import classes_of, expected_classes
 
 CPU = torch.device("cpu")
 

@@ -8,7 +8,8 @@ from torch import nn
 
 from kernels.memory.live import PERSISTENT, LiveBytes
 from kernels.memory.trace import Device, TracedModel, TraceOptions, trace_step
-from kernels.model.optimizer import _MasterAdamW, adamw
+from kernels.model import adamw
+from kernels.model.optimizer import _MasterAdamW
 
 SHAPES = ((40, 10), (10,), (10, 10), (300,), (20, 20), (5,))
 

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.attention.mask import TreeMask
-from kernels.attention.reference import dense_attention, dense_attention_with_lse
+from kernels.attention import TreeMask, dense_attention
+from kernels.attention.reference import dense_attention_with_lse
 from tests.kernels.forests import forests, inputs, random_forest, reference, relative_error
 
 

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kernels.model.logprobs import Transitions, head_logprobs
-from kernels.model.losses import policy_loss, sft_loss, token_weights
+from kernels.model import Transitions, head_logprobs, policy_loss, sft_loss, token_weights
 from packing.rows import Rows
 from tests.kernels.layouts import VOCABULARY, awkward_rows, one_tree
 

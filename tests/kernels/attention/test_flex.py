@@ -8,13 +8,8 @@ import torch
 from hypothesis import given, settings
 from torch.nn.attention.flex_attention import BlockMask
 
-from kernels.attention.flex import (
-    CPU_MAX_TOKENS,
-    flex_attention_tree,
-    flex_unavailable,
-    tree_block_mask,
-)
-from kernels.attention.mask import TreeMask
+from kernels.attention import TreeMask, tree_block_mask
+from kernels.attention.flex import CPU_MAX_TOKENS, flex_attention_tree, flex_unavailable
 from tests.kernels.forests import (
     forests,
     inputs,

@@ -15,17 +15,15 @@ import pytest
 import torch
 from torch.distributed.tensor import DTensor
 
-from kernels.model.model import build_model
-from kernels.model.presets import PRESETS
-from kernels.model.step import StepData, accumulate_gradients
+from kernels.model import PRESETS, StepData, accumulate_gradients, build_model
+from kernels.ranks import Pieces, RankBatches, RankJob, RankPiece, save_rows
 from kernels.ranks.fsdp import process_group, shard
-from kernels.ranks.job import Pieces, RankBatches, RankJob, RankPiece, save_rows
 from packing.rows import Rows
 from tests.kernels.layouts import awkward_rows
 
 pytestmark = pytest.mark.process
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 UPDATES: tuple[Pieces, ...] = (  # in the first update the second rank runs a dummy tree
     (
         (RankPiece((0, 9, 3), 64), RankPiece((1, 2), 64)),
@@ -103,7 +101,7 @@ def test_gradients_of_two_ranks_are_those_of_one_process_over_the_whole_batch(
     tmp_path: Path,
 ) -> None:
     path = write_job(tmp_path)
-    done = launch("tests.kernels.test_distributed", path)
+    done = launch("tests.kernels.ranks.test_fsdp", path)
     assert done.returncode == 0, done.stderr
     job = RankJob.read(path)
     rows, data = step_data(job)

@@ -9,23 +9,22 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.model.losses import Normalisation
-from kernels.model.micro_batches import (
+from kernels.model import (
     MicroBatch,
-    flat_batches,
-    padded_batches,
-    row_layout,
-    tree_batches,
-)
-from kernels.model.model import TreeLM, build_model
-from kernels.model.optimizer import adamw
-from kernels.model.step import (
+    Normalisation,
     StepData,
     StepOptions,
     StepOutOfMemory,
+    TreeLM,
     accumulate_gradients,
+    adamw,
+    build_model,
     compute_logp,
+    flat_batches,
+    padded_batches,
+    row_layout,
     train_step,
+    tree_batches,
 )
 from kernels.timing import PhaseClock, Timing, measure
 from packing.layout import areal_layout

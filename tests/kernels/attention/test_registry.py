@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from kernels.attention import BACKENDS, TreeMask, tree_attention, unavailable
 from kernels.attention import registry as attention
-from kernels.attention.mask import TreeMask
-from kernels.attention.registry import AUTO_ORDER, BACKENDS, tree_attention, unavailable
+from kernels.attention.registry import AUTO_ORDER
 from tests.kernels.forests import inputs, random_forest, reference, relative_error
 
 END = random_forest(np.random.default_rng(0), 25, 9, padding=4)
@@ -53,9 +53,11 @@ def test_auto_takes_the_first_that_can_run(monkeypatch: pytest.MonkeyPatch) -> N
     called: list[str] = []
 
     def fake(name: str, reason: str | None) -> attention.AttentionBackend:
-        def run(q: Tensor, k: Tensor, v: Tensor, mask: TreeMask, scale: float) -> Tensor:
+        def run(
+            q: Tensor, k: Tensor, v: Tensor, mask: TreeMask, scale: float
+        ) -> tuple[Tensor, Tensor]:
             called.append(name)
-            return q
+            return q.clone(), q.new_zeros(q.shape[:3])
 
         return attention.AttentionBackend(name, name, lambda *needs: reason, run)
 
