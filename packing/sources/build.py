@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,14 +67,50 @@ class Built:
     role_tokens: dict[str, int]
     origins: npt.NDArray[np.uint8]
 
+    def only(self, kept: npt.NDArray[np.int64]) -> Built:
+        """These rows; who wrote their tokens is no longer known."""
+        return Built(
+            self.rows.take(kept),
+            None if self.prompt_lengths is None else self.prompt_lengths[kept],
+            None if self.rewards is None else self.rewards[kept],
+            self.records[kept],
+            self.flags[kept],
+            self.lengths[kept],
+            {},
+            self.origins[kept],
+        )
+
+
+class _Grown:
+    """One array that grows in place: hundreds of millions of tokens are never held twice."""
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self._array: npt.NDArray[Any] = np.empty(1 << 12, dtype=dtype)
+        self._used = 0
+
+    def __len__(self) -> int:
+        return self._used
+
+    def add(self, piece: npt.NDArray[Any]) -> None:
+        end = self._used + len(piece)
+        if end > len(self._array):
+            # An eighth more: large blocks are moved by their pages, not copied.
+            self._array.resize(max(end, len(self._array) * 9 // 8), refcheck=False)
+        self._array[self._used : end] = piece
+        self._used = end
+
+    def whole(self) -> npt.NDArray[Any]:
+        """What was added; nothing can be added after it."""
+        self._array.resize(self._used, refcheck=False)
+        return self._array
+
 
 class RowBuilder:
     """Collects drafts; ``finish`` gives the rows. Group numbers follow first appearance."""
 
     def __init__(self, tokenizer: Tokenizer | None) -> None:
         self._tokenizer = tokenizer
-        self._tokens: list[npt.NDArray[np.int32]] = []
-        self._trained: list[npt.NDArray[np.uint8]] = []
+        self._tokens, self._trained = _Grown(np.int32), _Grown(np.uint8)
         self._lengths: list[int] = []
         self._prompts: list[int] = []
         self._rewards: list[float] = []
@@ -122,10 +159,10 @@ class RowBuilder:
                 answer_tokens = draft.length
             self._append(draft, length, prompt if prompt >= 0 else length, answer_tokens)
         if pieces:
-            self._tokens.append(np.concatenate(pieces))
+            self._tokens.add(np.concatenate(pieces))
             trained = np.array([t for _, t in spans], dtype=np.uint8)
-            self._trained.append(np.repeat(trained, [n for n, _ in spans]))
-            self.n_tokens += len(self._tokens[-1])
+            self._trained.add(np.repeat(trained, [n for n, _ in spans]))
+            self.n_tokens = len(self._tokens)
         if self.n_tokens > MAX_TOKENS:
             raise SourceError(
                 f"{drafts[-1].where}: more than {MAX_TOKENS:,} tokens; read fewer rows."
@@ -133,13 +170,14 @@ class RowBuilder:
 
     def _append(self, draft: Draft, length: int, prompt: int, simulate: float) -> None:
         flags, origin = draft.flags, Origin.RETOKENISED
-        if not any(isinstance(p.content, str) for p in draft.parts):
+        text = any(isinstance(p.content, str) for p in draft.parts)
+        if not (text or draft.retokenised):
             origin = Origin.GENERATED
         if draft.seqlen is not None:
             self.compared += 1
             if draft.seqlen != length:
                 flags |= Flag.LENGTH_DIFFERS
-            elif origin is Origin.RETOKENISED:
+            elif origin is Origin.RETOKENISED and not flags & Flag.LENGTH_DIFFERS:
                 origin = Origin.CHECKED
         self._lengths.append(length)
         self._prompts.append(prompt)
@@ -183,12 +221,10 @@ class RowBuilder:
         """Raises SourceError where nothing became a row."""
         if not self._lengths:
             raise SourceError(f"{where}: there are no rows; give a file with rows.")
-        tokens = np.concatenate(self._tokens) if self._tokens else np.empty(0, dtype=np.int32)
-        self._tokens = []
+        tokens = self._tokens.whole()
         mask = None
         if self._any_trained:
-            mask = np.concatenate(self._trained)
-        self._trained = []
+            mask = self._trained.whole()
         offsets = np.zeros(len(self._lengths) + 1, dtype=np.int64)
         np.cumsum(self._lengths, out=offsets[1:])
         tokenizer = self._tokenizer

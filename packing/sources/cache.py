@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -51,8 +52,14 @@ def content_digest(
     total, done = max(1, sum(f.size for f in files)), 0
     digest = hashlib.blake2b(digest_size=8)
     for file in files:
-        stat = file.path.stat() if file.path else None
-        known = (str(file.path), stat.st_size, stat.st_mtime_ns) if stat else None
+        known = None
+        if file.path is not None:
+            stat = file.path.stat()
+            known = (str(file.path.resolve()), stat.st_size, stat.st_mtime_ns)
+            # Small files are read again sooner than looked up.
+            lasting = stat.st_size > HASH_BLOCK
+            if lasting and known not in _known_digests and (kept := _kept_digest(known)):
+                _known_digests[known] = kept
         if known is None or known not in _known_digests:
             one = hashlib.blake2b(digest_size=16)
             with file.open() as raw:
@@ -65,10 +72,33 @@ def content_digest(
             found = one.hexdigest()
             if known:
                 _known_digests[known] = found
+                if lasting:
+                    _keep_digest(known, found)
         else:
             found = _known_digests[known]
         digest.update(f"{file.name}\0{found}\0".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
+
+
+def _digest_file(known: tuple[str, int, int]) -> Path:
+    name = hashlib.blake2b("\0".join(map(str, known)).encode("utf-8", "surrogateescape"))
+    return cache_folder() / "digests" / name.hexdigest()[:32]
+
+
+def _kept_digest(known: tuple[str, int, int]) -> str | None:
+    """The digest of a file that has not changed since another process read it."""
+    try:
+        text = _digest_file(known).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return text if re.fullmatch("[0-9a-f]{32}", text) else None
+
+
+def _keep_digest(known: tuple[str, int, int], found: str) -> None:
+    with contextlib.suppress(OSError):  # it costs only the next load
+        file = _digest_file(known)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(found, encoding="ascii")
 
 
 def entry_key(*parts: object) -> str:

@@ -28,6 +28,7 @@ class Draft:
     record: number of the record it comes from, counted over all files
     seqlen: tokens it had where it was generated, or None
     length: tokens to simulate: a number of the record, or its answer, or None
+    retokenised: its ids were made here of text
     """
 
     parts: tuple[Part, ...]
@@ -38,6 +39,7 @@ class Draft:
     flags: int = 0
     seqlen: int | None = None
     length: float | Part | None = None
+    retokenised: bool = False
 
 
 @dataclass
@@ -77,6 +79,7 @@ class RowParts:
     path: str
     key: Any
     flags: int = 0
+    retokenised: bool = False
 
 
 def required(record: Record, path: str, where: Where) -> Any:

@@ -40,5 +40,9 @@ class Where:
 
 def shown(value: object, width: int = 60) -> str:
     """A value for a message: one line of printable characters, cut after ``width``."""
+    if isinstance(value, list | str) and len(value) > width:
+        value = value[:width]  # no more than this can be shown, and it may be millions
+        text = repr(value)
+        return (text[:-1] if len(text) < width else text[: width - 1]) + "…"
     text = repr(value)
     return text if len(text) <= width else text[: width - 1] + "…"

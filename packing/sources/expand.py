@@ -12,7 +12,6 @@ Notable:
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -35,10 +34,12 @@ from packing.sources.drafts import (
 from packing.sources.errors import SourceError, Where
 from packing.sources.files.records import Chunk, Record
 from packing.sources.problems import Flag
+from packing.sources.records.given import id_rows, segment_rows
+from packing.sources.records.groups import Groups
 from packing.sources.roles import Roles
 from packing.sources.sandbox import record_limit
 from packing.sources.spec import SourceSpec
-from packing.sources.token_ids import integers, token_ids, unpadded
+from packing.sources.token_ids import token_ids
 
 
 class Expander:
@@ -53,6 +54,7 @@ class Expander:
     ) -> None:
         self._spec, self._roles, self._tokenizer, self._raw = spec, roles, tokenizer, raw
         self.check = PrefixCheck()
+        self.groups = Groups(roles)
         self.without_turns = 0
         self._simulated: set[Any] = set()
 
@@ -66,24 +68,24 @@ class Expander:
         return out
 
     def _record(self, record: Record, where: Where, number: int) -> list[Draft]:
-        if self._roles.first("input_ids"):
-            rows = self._ids(record, where)
+        segments = self._roles.first("segments")
+        given = None if segments else id_rows(record, self._roles, where)
+        if segments:
+            rows = segment_rows(record, segments, where, self._tokenizer)
+        elif given is not None:
+            rows = given
         elif self._roles.first("messages"):
             rows = self._conversations(record, where)
         elif self._roles.first("prompt") or self._roles.first("question"):
             rows = self._prompted(record, where)
         else:
-            role = "completion" if self._roles.first("completion") else "text"
-            rows = [
-                RowParts([self._part(value, where, path, role == "completion")], path, None)
-                for path, value in self._values(record, role, where)
-            ]
+            rows = self._alone(record, where)
         rewards = self._rewards(record)
         seqlen = self._number(record, "seqlen")
         simulate = self._spec.simulate is not None
         drafts = []
         for n, row in enumerate(rows):
-            group = self._group(record, where, row, number)
+            group = self.groups.of(record, where, row.key, number)
             if simulate:
                 if group in self._simulated:
                     continue
@@ -100,41 +102,12 @@ class Expander:
                     reward_of(rewards, row.path, n, len(rows)),
                     flags,
                     None if seqlen is None else int(seqlen),
+                    retokenised=row.retokenised,
                 )
             )
         return drafts
 
     # -- the shapes of records ---------------------------------------------------------------
-
-    def _ids(self, record: Record, where: Where) -> list[RowParts]:
-        attention_path, loss_path = (
-            self._roles.first("attention_mask"),
-            self._roles.first("loss_mask"),
-        )
-        out = []
-        for path, value in self._values(record, "input_ids", where):
-            masks = [
-                integers(required(record, p, where), where, p) if p else None
-                for p in (attention_path, loss_path)
-            ]
-            ids, trained = unpadded(
-                token_ids(value, where, path),
-                masks[0],
-                masks[1],
-                where,
-                (attention_path or "", loss_path or ""),
-            )
-            if trained is None:
-                out.append(RowParts([Part(ids, "unsplit", False)], path, None))
-                continue
-            cuts = [0, *(np.flatnonzero(trained[1:] != trained[:-1]) + 1).tolist(), len(ids)]
-            parts = [
-                Part(ids[a:b], "completion" if trained[a] else "prompt", bool(trained[a]))
-                for a, b in pairwise(cuts)
-                if b > a
-            ]
-            out.append(RowParts(parts, path, prompt_key(parts)))
-        return out
 
     def _conversations(self, record: Record, where: Where) -> list[RowParts]:
         out: list[RowParts] = []
@@ -162,7 +135,7 @@ class Expander:
     def _prompted(self, record: Record, where: Where) -> list[RowParts]:
         question = self._roles.first("question")
         path = self._roles.first("prompt") or question or ""
-        value = fields.unpacked(required(record, path, where))
+        value = required(record, path, where)
         if self._roles.first("prompt") is None and isinstance(value, str):
             value = [{"role": "user", "content": value}]
         if not fields.is_messages(value):
@@ -199,11 +172,22 @@ class Expander:
                 out.append(RowParts(row.parts, at, key, row.flags))
         return out
 
+    def _alone(self, record: Record, where: Where) -> list[RowParts]:
+        """Completions without a prompt, or texts of which nobody knows what was generated."""
+        if self._roles.first("completion"):
+            return [
+                RowParts(self._answer(answer, where, at, ""), at, None)
+                for at, answer in self._samples(record, where)
+            ]
+        return [
+            RowParts([self._part(value, where, path, False)], path, None)
+            for path, value in self._values(record, "text", where)
+        ]
+
     def _samples(self, record: Record, where: Where) -> list[tuple[str, Any]]:
         """(path, completion) of every sample; a list of completions counts as several."""
         out = []
         for path, value in self._values(record, "completion", where):
-            value = fields.unpacked(value)
             several = isinstance(value, list) and bool(value) and not fields.is_messages(value)
             if several and not isinstance(value[0], int | float):
                 out += [(f"{path}.{n}", v) for n, v in enumerate(value)]
@@ -281,24 +265,6 @@ class Expander:
             found = [(p, v) for p, v in fields.find(record, path) if v is not None]
             out += found if "*" in path else [(path, required(record, path, where))]
         return out
-
-    def _group(self, record: Record, where: Where, row: RowParts, number: int) -> Any:
-        path = self._roles.first("group")
-        if path:
-            value = required(record, path, where)
-            if not isinstance(value, str | int) and not (
-                isinstance(value, float) and value.is_integer()
-            ):
-                raise where.error(
-                    f"is {fields.type_name(value)}, not one name or number",
-                    "give each row the name of its group",
-                    path,
-                )
-            return value
-        step = self._roles.first("step")
-        if row.key is None:
-            return ("record", number)
-        return (row.key, str(fields.first(record, step))) if step else row.key
 
     def _rewards(self, record: Record) -> dict[str, Any]:
         """Reward by the path it is beside: ``""`` for one of the record itself."""

@@ -9,7 +9,7 @@ Notable:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,26 @@ def find(record: Any, path: str) -> Iterator[tuple[str, Any]]:
 def first(record: Any, path: str) -> Any:
     """The value at ``path``, or MISSING."""
     return next((value for _, value in find(record, path)), MISSING)
+
+
+def changed(record: Any, path: str, change: Callable[[Any], Any]) -> Any:
+    """``record`` with ``change`` made at every place of ``path``; what stays equal is shared."""
+    parts = path.split(".")
+    for n in range(len(parts), 0, -1):
+        key, rest = ".".join(parts[:n]), ".".join(parts[n:])
+        found = _step(record, key)
+        if found:
+            made = {}
+            for name, value in found:
+                new = changed(value, rest, change) if rest else change(value)
+                if new is not value:
+                    made[name] = new
+            if not made:
+                return record
+            if isinstance(record, Mapping):
+                return {**record, **made}
+            return [made.get(str(i), v) for i, v in enumerate(record)]
+    return record
 
 
 def _step(record: Any, key: str) -> list[tuple[str, Any]]:

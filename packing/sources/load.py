@@ -24,19 +24,26 @@ from packing.sources.drafts import Draft
 from packing.sources.errors import LoadCancelled, SourceError, Where
 from packing.sources.expand import Expander
 from packing.sources.files.opened import Opened, open_source
+from packing.sources.files.paths import check_allowed
 from packing.sources.files.records import Chunk
 from packing.sources.loaded import Loaded, PrefixReport, Provenance, assembled, keep, restored
 from packing.sources.problems import Flag, find_flags
+from packing.sources.records.groups import dropped
+from packing.sources.records.odd import OddRecords
+from packing.sources.records.reading import RECOGNISED_FROM, Reading, reading_of
 from packing.sources.role_names import CONTENT
-from packing.sources.roles import Roles, describe, resolve
+from packing.sources.roles import Column, Roles, describe
 from packing.sources.simulate import simulate
-from packing.sources.spec import SourceSpec
+from packing.sources.spec import DROPPED, SourceSpec
 
-RECOGNISED_FROM = 100
 # Text per call of the tokenizer: enough to keep its threads busy, little enough to cancel soon.
 BATCH_CHARACTERS = 1_000_000
 BATCH_RECORDS = 64
 DOWNLOAD_SECONDS = 3600.0
+OTHER_TOKENIZER = (
+    "Tokens are counted with the bundled tokenizer, which makes about 30 % more of them than "
+    "Qwen's on tau-bench: give the tokenizer of the model that is trained before a cap is chosen."
+)
 
 
 @dataclass(frozen=True)
@@ -66,12 +73,7 @@ def load(
         return load_here(spec, progress, cancelled, allowed_roots, upload)
     tell = progress or (lambda _: None)
     with tempfile.TemporaryDirectory(prefix="espalier-rows-") as scratch:
-        payload = {
-            "spec": spec.to_json(),
-            "roots": None if allowed_roots is None else [str(r) for r in allowed_roots],
-            "upload": None if upload is None else np.frombuffer(upload, dtype=np.uint8),
-            "scratch": scratch,
-        }
+        payload = _asked(spec, allowed_roots, upload) | {"scratch": scratch}
         stop = cancelled or (lambda: False)
         # A download says nothing until it is there.
         silence = DOWNLOAD_SECONDS if spec.kind == "hub" else sandbox.SILENCE_SECONDS
@@ -92,9 +94,7 @@ def load(
 
 def _load_in_child(payload: dict[str, Any], send: sandbox.Send) -> dict[str, Any]:
     """Loads in the child: rows go through the cache, or through a folder where it takes none."""
-    spec = SourceSpec.from_json(payload["spec"])
-    roots = None if payload["roots"] is None else [Path(r) for r in payload["roots"]]
-    upload = None if payload["upload"] is None else payload["upload"].tobytes()
+    spec, roots, upload = _source(payload)
     loaded, key = _load(spec, lambda p: send(asdict(p)), lambda: False, roots, upload)
     folder = cache.cache_folder()
     if key is None or cache.read_entry(key) is None:
@@ -104,6 +104,23 @@ def _load_in_child(payload: dict[str, Any], send: sandbox.Send) -> dict[str, Any
         keep(key, loaded)
     from_cache = loaded.provenance.from_cache
     return {"key": key, "folder": str(folder), "from_cache": from_cache}
+
+
+def _asked(
+    spec: SourceSpec, allowed_roots: Sequence[Path] | None, upload: bytes | None
+) -> dict[str, Any]:
+    """A source in plain values, for the child."""
+    return {
+        "spec": spec.to_json(),
+        "roots": None if allowed_roots is None else [str(r) for r in allowed_roots],
+        "upload": None if upload is None else np.frombuffer(upload, dtype=np.uint8),
+    }
+
+
+def _source(payload: dict[str, Any]) -> tuple[SourceSpec, list[Path] | None, bytes | None]:
+    roots = None if payload["roots"] is None else [Path(r) for r in payload["roots"]]
+    upload = None if payload["upload"] is None else payload["upload"].tobytes()
+    return SourceSpec.from_json(payload["spec"]), roots, upload
 
 
 def load_here(
@@ -137,27 +154,21 @@ def _load(
     """The rows, and their entry in the cache; None where their content is not known before."""
     tell(Progress("opening", None))
     opened = open_source(spec, allowed_roots, upload)
-    first = opened.peek()
-    head = first.records[:RECOGNISED_FROM]
-    if opened.roles is None:
-        roles = resolve(head, spec.roles, opened.label)
-    else:
-        kept = tuple(p for p in opened.roles if p[0] not in {r for r, _ in spec.roles})
-        roles = Roles(kept + spec.roles)
-    tokenizer = _tokenizer_for(spec, roles, head, opened.label)
+    reading = reading_of(spec, opened)
+    tokenizer = _tokenizer_for(spec, reading.roles, reading.head, allowed_roots)
     content = _content(opened, tell, stop)
     key = None
     if content is not None:
         chosen = spec.to_json() | {"location": "", "tokenizer": ""}
         mark = tokenizer.fingerprint if tokenizer else None
-        key = cache.entry_key(chosen, opened.format, content, mark)
+        key = cache.entry_key(chosen, reading.format, content, mark)
         kept_rows = cache.read_entry(key)
         if kept_rows:
             return restored(*kept_rows, spec, tokenizer), key
-    built, made = _build(spec, opened, roles, tokenizer, tell, stop)
+    built, made = _build(spec, reading, tokenizer, tell, stop)
     provenance = Provenance(
         source=spec.location,
-        format=opened.format,
+        format=reading.format,
         files=len(opened.files),
         bytes=sum(f.size for f in opened.files),
         content=content or built.rows.fingerprint,
@@ -166,13 +177,46 @@ def _load(
         tokenizer=tokenizer.name if tokenizer else None,
         tokenizer_fingerprint=tokenizer.fingerprint if tokenizer else None,
         notes=made.notes,
+        grouped_by=made.grouped_by,
+        left_out_files=opened.left_out,
+        left_out_records=made.odd.count,
+        left_out_groups=made.left_out_groups,
     )
     loaded = assembled(
-        built.rows, spec, provenance, roles, describe(head), built, made.prefix, tokenizer
+        built.rows,
+        spec,
+        provenance,
+        reading.roles,
+        describe(reading.head),
+        built,
+        made.prefix,
+        tokenizer,
+        tuple(sorted(made.odd.kept, key=lambda o: (o.file, o.row or 0))),
     )
     if key is not None:
         keep(key, loaded)
     return loaded, key
+
+
+def columns_of(
+    spec: SourceSpec,
+    allowed_roots: Sequence[Path] | None = None,
+    upload: bytes | None = None,
+) -> tuple[Column, ...]:
+    """The columns of a source as they are in its files, for roles given by hand.
+
+    Raises SourceError where there are no records.
+    """
+    made = sandbox.run(
+        _columns_in_child, _asked(spec, allowed_roots, upload), lambda _: None, lambda: False
+    )
+    return tuple(Column(**c) for c in made)
+
+
+def _columns_in_child(payload: dict[str, Any], send: sandbox.Send) -> list[dict[str, Any]]:
+    opened = open_source(*_source(payload))
+    found = describe(opened.peek(RECOGNISED_FROM, OddRecords(True)).records)
+    return [asdict(c) for c in found]
 
 
 def tokenizer_named(name: str) -> Tokenizer:
@@ -188,13 +232,23 @@ class _Made:
     records: int
     notes: tuple[str, ...]
     prefix: PrefixReport | None
+    grouped_by: str
+    odd: OddRecords
+    left_out_groups: Mapping[str, int]
 
 
 def _tokenizer_for(
-    spec: SourceSpec, roles: Roles, head: Sequence[Mapping[str, Any]], label: str
+    spec: SourceSpec,
+    roles: Roles,
+    head: Sequence[Mapping[str, Any]],
+    allowed_roots: Sequence[Path] | None,
 ) -> Tokenizer | None:
     """The chosen tokenizer; the bundled one where rows are text and none is chosen."""
     if spec.tokenizer is not None:
+        folder = Path(spec.tokenizer).expanduser()
+        if folder.is_absolute() or folder.exists() or ".." in folder.parts:
+            # A link may name any folder: its files are read, so it is held to where rows may lie.
+            check_allowed(folder, f"tokenizer {spec.tokenizer}", allowed_roots)
         return tokenizer_named(spec.tokenizer)
     for role in CONTENT:
         for path in roles.all(role):
@@ -205,11 +259,8 @@ def _tokenizer_for(
 
 
 def _is_text(value: Any) -> bool:
-    value = fields.unpacked(value)
     if isinstance(value, list) and value:
-        return isinstance(value[0], str | dict) or (
-            isinstance(value[0], list) and bool(value[0]) and isinstance(value[0][0], dict)
-        )
+        return _is_text(value[0]) or isinstance(value[0], dict)
     return isinstance(value, str)
 
 
@@ -227,37 +278,38 @@ def _content(
 
 def _build(
     spec: SourceSpec,
-    opened: Opened,
-    roles: Roles,
+    reading: Reading,
     tokenizer: Tokenizer | None,
     tell: Callable[[Progress], None],
     stop: Callable[[], bool],
 ) -> tuple[Built, _Made]:
-    expander = Expander(spec, roles, tokenizer, opened.raw)
+    label = reading.opened.label
+    expander = Expander(spec, reading.roles, tokenizer, reading.opened.raw)
     builder = RowBuilder(tokenizer)
+    odd = OddRecords(spec.leave_out_odd)
     records = 0
-    for chunk in _ranged(opened.chunks(sorted(roles.columns)), spec):
+    for chunk in _ranged(reading.chunks(odd), spec):
         waiting: list[Draft] = []
         for start in range(0, len(chunk.records), BATCH_RECORDS):
             if stop():
                 raise LoadCancelled
             piece = chunk.sliced(start, start + BATCH_RECORDS)
-            waiting += expander.drafts(piece, records)
+            waiting += _drafts(expander, piece, records, odd)
             records += len(piece.records)
             if sum(len(p.content) for d in waiting for p in d.parts) >= BATCH_CHARACTERS:
-                builder.add(waiting)
+                _add(builder, waiting, odd)
                 waiting = []
         if stop():
             raise LoadCancelled
-        builder.add(waiting)
+        _add(builder, waiting, odd)
         tell(Progress("reading and tokenising", chunk.fraction, len(builder), builder.n_tokens))
     if not len(builder) and expander.without_turns:
         raise SourceError(
-            f"{opened.label}: none of {records:,} conversations has an assistant turn; expand "
+            f"{label}: none of {records:,} conversations has an assistant turn; expand "
             "them as conversations, or simulate completions."
         )
-    built = builder.finish(opened.label)
-    prefix, notes = _prefix_report(expander, builder, tokenizer, opened.label), []
+    built = builder.finish(label)
+    prefix, notes = _prefix_report(expander, builder, tokenizer, label), reading.notes()
     if prefix and prefix.broken:
         notes.append(
             f"The chat template does not keep prefixes: {prefix.broken:,} of {prefix.turns:,} "
@@ -274,8 +326,62 @@ def _build(
     if spec.simulate is not None:
         built = _simulated(built, spec)
         notes.append("Completions are simulated: lengths are drawn, tokens are made up.")
+    if tokenizer is not None and tokenizer.name == BUNDLED and spec.kind != "sample":
+        notes.append(OTHER_TOKENIZER)
     built = replace(built, flags=find_flags(built.rows, built.flags))
-    return built, _Made(records, tuple(notes), prefix)
+    notes += expander.groups.notes()
+    built, dropped = _without_dropped(built, spec)
+    how = expander.groups.sentence()
+    return built, _Made(records, tuple(notes), prefix, how, odd, dropped)
+
+
+def _drafts(expander: Expander, piece: Chunk, records: int, odd: OddRecords) -> list[Draft]:
+    if not odd.allowed:
+        return expander.drafts(piece, records)
+    out = []
+    for i in range(len(piece.records)):
+        try:
+            out += expander.drafts(piece.sliced(i, i + 1), records + i)
+        except SourceError as error:
+            odd.take(error, piece.where(i), piece.records[i])
+    return out
+
+
+def _add(builder: RowBuilder, drafts: list[Draft], odd: OddRecords) -> None:
+    try:
+        builder.add(drafts)
+    except SourceError:
+        if not odd.allowed:
+            raise
+        for draft in drafts:
+            try:
+                builder.add([draft])
+            except SourceError as error:
+                odd.take(error, draft.where, "".join(str(p.content) for p in draft.parts))
+
+
+def _without_dropped(built: Built, spec: SourceSpec) -> tuple[Built, dict[str, int]]:
+    """Rows without the groups that AReaL would drop, and how many groups of each kind there are."""
+    rows = built.rows
+    samples = built.records if spec.expand == "turn" else np.arange(len(rows))
+    kinds = dict(zip(DROPPED, dropped(rows.group, built.rewards, samples), strict=True))
+    counts = {
+        kind: len(np.unique(rows.group[at]))
+        for kind, at in kinds.items()
+        if at.any() and (kind in spec.leave_out or kind == "equal-rewards" or not at.all())
+    }
+    out = np.zeros(len(rows), dtype=bool)
+    for kind in spec.leave_out:
+        out |= kinds[kind]
+    if not out.any():
+        return built, counts
+    if out.all():
+        raise SourceError(
+            f"{spec.location}: AReaL would drop every group ({' and '.join(spec.leave_out)}); "
+            "read them with the rest."
+        )
+    kept = np.flatnonzero(~out)
+    return built.only(kept), counts
 
 
 def _simulated(built: Built, spec: SourceSpec) -> Built:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from packing.sources import cache
 from packing.sources.build import ORIGINS, Built
 from packing.sources.chat.tokenizer import Tokenizer
 from packing.sources.problems import Oddity, problems
+from packing.sources.records.odd import OddRecord
 from packing.sources.roles import Column, Roles
 from packing.sources.spec import SourceSpec
 
@@ -27,6 +28,10 @@ class Provenance:
 
     content: 16 hex digits over the bytes of the files (or of the rows, where nothing is in files)
     notes:   sentences a person should read beside the numbers
+    grouped_by:       what makes a group, in words
+    left_out_files:   files of a folder that hold no such rows
+    left_out_records: odd records that were left out
+    left_out_groups:  groups that AReaL would drop, by kind, whether they were left out or not
     """
 
     source: str
@@ -39,6 +44,10 @@ class Provenance:
     tokenizer: str | None
     tokenizer_fingerprint: str | None
     notes: tuple[str, ...] = ()
+    grouped_by: str = ""
+    left_out_files: tuple[str, ...] = ()
+    left_out_records: int = 0
+    left_out_groups: Mapping[str, int] = field(default_factory=dict)
     from_cache: bool = False
 
 
@@ -74,6 +83,7 @@ class Loaded:
     flags:          uint16 ``(rows,)``, bits of ``problems.Flag``: filter rows by a problem
     origins:        uint8 ``(rows,)``, of ``build.Origin``: where each row's tokens come from
     role_tokens:    tokens by who wrote them (system, user, assistant, tool, prompt, completion)
+    odd:            records that were left out because no row can be made of them
     prefix:         of conversations; None where there were none of two turns
     simulated:      completions were made up
     """
@@ -93,6 +103,7 @@ class Loaded:
     origins: npt.NDArray[np.uint8]
     role_tokens: Mapping[str, int]
     prefix: PrefixReport | None
+    odd: tuple[OddRecord, ...] = ()
 
     @property
     def origin_counts(self) -> dict[str, int]:
@@ -122,6 +133,7 @@ def assembled(
     built: Built,
     prefix: PrefixReport | None,
     tokenizer: Tokenizer | None,
+    odd: tuple[OddRecord, ...] = (),
 ) -> Loaded:
     return Loaded(
         rows,
@@ -139,6 +151,7 @@ def assembled(
         built.origins,
         built.role_tokens,
         prefix,
+        odd,
     )
 
 
@@ -161,6 +174,7 @@ def keep(key: str, loaded: Loaded) -> None:
         "columns": [asdict(c) for c in loaded.columns],
         "role_tokens": dict(loaded.role_tokens),
         "prefix": asdict(loaded.prefix) if loaded.prefix else None,
+        "odd": [asdict(o) for o in loaded.odd],
     }
     cache.write_entry(key, {k: v for k, v in arrays.items() if v is not None}, meta)
 
@@ -182,6 +196,7 @@ def restored(
         "source": spec.location,
         "tokenizer": tokenizer.name if tokenizer else None,
         "notes": tuple(meta["provenance"]["notes"]),
+        "left_out_files": tuple(meta["provenance"]["left_out_files"]),
         "from_cache": True,
     }
     built = Built(
@@ -197,4 +212,6 @@ def restored(
     roles = Roles(tuple((role, path) for role, path in meta["roles"]))
     columns = tuple(Column(**c) for c in meta["columns"])
     prefix = PrefixReport(**meta["prefix"]) if meta["prefix"] else None
-    return assembled(rows, spec, Provenance(**stored), roles, columns, built, prefix, tokenizer)
+    odd = tuple(OddRecord(**o) for o in meta["odd"])
+    provenance = Provenance(**stored)
+    return assembled(rows, spec, provenance, roles, columns, built, prefix, tokenizer, odd)

@@ -27,6 +27,7 @@ class Flag(IntFlag):
     NOT_TEXT = 64
     LENGTH_DIFFERS = 128
     TURN_LOST = 256
+    PADDING = 512
 
 
 SENTENCES = {
@@ -44,6 +45,9 @@ SENTENCES = {
     Flag.TURN_LOST: (
         "rows hold a turn that the chat template writes so that it cannot be told from what is "
         "around it: that turn is not trained on"
+    ),
+    Flag.PADDING: (
+        "rows had a run of one id outside of their mask at an end: it was taken for padding"
     ),
 }
 OVER_CONTEXT = "rows are longer than the context of"

@@ -12,6 +12,8 @@ MESSAGES = (
     "history",
     "dialog",
     "dialogue",
+    "message_log",
+    "chat_completions",
 )
 INPUT_IDS = ("input_ids", "token_ids", "tokens", "ids", "sequences")
 PROMPT_IDS = ("prompt_token_ids", "prompt_ids", "prompts")
@@ -22,9 +24,23 @@ COMPLETION_IDS = (
     "response_ids",
     "output_token_ids",
     "output_ids",
+    "output_tokens",
     "responses",
 )
-LOSS_MASK = ("loss_mask", "labels", "response_mask", "completion_mask", "action_mask")
+# Members of a sample's object that hold its ids.
+SAMPLE_IDS = ("token_ids", "output_ids", "completion_ids", "response_ids")
+LOSS_MASK = (
+    "loss_mask",
+    "loss_masks",
+    "labels",
+    "response_mask",
+    "completion_mask",
+    "action_mask",
+    "assistant_masks",
+    "tool_mask",
+    "env_mask",
+)
+ATTENTION = ("attention_mask", "prompt_mask")
 PROMPT = ("prompt", "input", "prompts", "context", "input_text", "prompt_text")
 QUESTION = ("question", "problem", "instruction", "query")
 SAMPLED = (
@@ -41,6 +57,20 @@ SAMPLED = (
     "samples",
     "sampled",
     "predictions",
+    "rollouts",
+    "candidates",
+)
+# Names of columns that hold several samples each.
+PLURAL = (
+    "completions",
+    "responses",
+    "outputs",
+    "generations",
+    "generated_texts",
+    "samples",
+    "predictions",
+    "rollouts",
+    "candidates",
 )
 ANSWERS = ("answer", "solution", "ground_truth", "target")
 SAMPLE_TEXT = (
@@ -61,8 +91,15 @@ GROUP = (
     "problem_id",
     "prompt_id",
     "question_id",
+    "example_id",
     "instance_id",
+    "group_index",
     "uid",
 )
+# Some number every row by these.
+ROW_OR_GROUP = ("task_id", "example_id", "instance_id", "uid")
+# Numbers that set groups of different batches apart; inside a trajectory they count its turns.
+STEP = ("step", "global_step", "training_step", "train_step")
+TRAJECTORY = ("traj_id", "traj_uid", "trajectory_id", "episode_id", "rollout_id", "session_id")
 REWARD = ("reward", "rewards", "score", "scores", "is_correct")
-CONTENT = ("input_ids", "prompt", "question", "completion", "messages", "text")
+CONTENT = ("input_ids", "segments", "prompt", "question", "completion", "messages", "text")

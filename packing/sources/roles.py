@@ -16,8 +16,10 @@ import numpy as np
 
 from packing.sources import fields
 from packing.sources.errors import SourceError, shown
+from packing.sources.records.dialects import is_conversation
 from packing.sources.role_names import (
     ANSWERS,
+    ATTENTION,
     COMPLETION_IDS,
     CONTENT,
     GROUP,
@@ -28,9 +30,17 @@ from packing.sources.role_names import (
     PROMPT_IDS,
     QUESTION,
     REWARD,
+    ROW_OR_GROUP,
+    SAMPLE_IDS,
     SAMPLE_TEXT,
     SAMPLED,
+    STEP,
+    TRAJECTORY,
 )
+
+DEPTH = 4
+FEWEST = 4
+COMPARED = 100  # first records that tell an id of a group from a number of a row
 
 
 @dataclass(frozen=True)
@@ -65,10 +75,10 @@ class Column:
 
 
 def describe(records: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
-    """Columns and nested fields (three levels) of the first records, in file order."""
+    """Columns and nested fields (DEPTH levels) of the first records, in file order."""
     out: dict[str, Column] = {}
     for record in records:
-        for path, value in _walk(record, 3):
+        for path, value in _walk(record, DEPTH):
             if path not in out or out[path].kind in ("nothing", "empty list"):
                 out[path] = Column(path, fields.type_name(value), shown(value, 80))
     return tuple(out.values())
@@ -101,8 +111,9 @@ def resolve(
     roles = Roles(pairs)
     if not any(roles.first(role) for role in CONTENT):
         raise SourceError(
-            f"{file}: no column is recognised as rows; say which one is, as in role "
-            f"'text' or 'prompt': the columns are {_names(records)}."
+            f"{file}: no column is recognised as rows; say which one is, as in --role messages="
+            f"COLUMN or --role prompt=COLUMN --role completion=COLUMN: the columns are "
+            f"{_names(records)}."
         )
     return roles
 
@@ -112,9 +123,11 @@ def recognise(records: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ..
     sample = _merged(records)
     pairs = _content(sample)
     taken = {path for _, path in pairs}
-    for role, names in (("group", GROUP), ("step", ("step", "global_step"))):
-        name = next((n for n in names if _scalar(sample.get(n)) and n not in taken), None)
-        pairs += [(role, name)] if name else []
+    named = [n for n in GROUP if _scalar(sample.get(n)) and n not in taken]
+    group = next((n for n in named if not _numbers_rows(records, n, pairs)), None)
+    pairs += [("group", group)] if group else []
+    step = next((n for n in STEP if _scalar(sample.get(n)) and n not in taken), None)
+    pairs += [("step", step)] if step and not _counts_turns(records, step) else []
     if not any(role == "reward" for role, _ in pairs):
         name = next((n for n in REWARD if n in sample and _rewards(sample[n])), None)
         pairs += [("reward", name)] if name else []
@@ -125,27 +138,42 @@ def recognise(records: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ..
     return tuple(pairs)
 
 
+def _numbers_rows(
+    records: Sequence[Mapping[str, Any]], name: str, pairs: Sequence[tuple[str, str]]
+) -> bool:
+    """Whether ids of their own number the rows of one prompt: then they name no groups."""
+    path = next((p for role, p in pairs if role in ("prompt", "question")), None)
+    if path is None or name not in ROW_OR_GROUP or len(records) < FEWEST:
+        return False
+    prompts = [repr(fields.first(r, path)) for r in records[:COMPARED]]
+    ids = [str(r.get(name)) for r in records[:COMPARED]]
+    return len(set(prompts)) < len(prompts) and len(set(ids)) == len(ids)
+
+
+def _counts_turns(records: Sequence[Mapping[str, Any]], step: str) -> bool:
+    """Whether a step goes on inside a trajectory: then it is a turn's number, not a batch's."""
+    seen: dict[str, Any] = {}
+    for record in records:
+        name = next((n for n in TRAJECTORY if n in record), None)
+        if name and seen.setdefault(str(record[name]), record.get(step)) != record.get(step):
+            return True
+    return False
+
+
 def _content(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
-    # A list under the standard name is taken as it is, so that a bad id is named, not the column.
-    ids = _named(sample, INPUT_IDS[:1], _listy) or _named(sample, INPUT_IDS, fields.is_ids)
-    if ids:
-        masks = _named(sample, ("attention_mask",), _listy)
-        loss = _named(sample, LOSS_MASK, _listy)
-        out = [("input_ids", ids)]
-        return out + [(r, p) for r, p in (("attention_mask", masks), ("loss_mask", loss)) if p]
-    prompt_ids = _named(sample, PROMPT_IDS, fields.is_ids)
-    sampled_ids = _named(sample, COMPLETION_IDS, lambda v: fields.is_ids(v) or _lists_of_ids(v))
-    if prompt_ids and sampled_ids:
-        return [("prompt", prompt_ids), ("completion", sampled_ids)]
+    if _segments(sample.get("segments")):
+        return [("segments", "segments")]
+    given = recognised_ids(sample)
+    if given:
+        return given
     question = _named(sample, QUESTION, _texty)
     prompt = _named(sample, PROMPT, _promptlike)
     head = [("prompt", prompt)] if prompt else [("question", question)] if question else []
     chosen = [n for n in ("chosen", "rejected") if n in sample]
     if len(chosen) == 2:
-        if head and not fields.is_messages(fields.unpacked(sample["chosen"])):
-            return head + [("completion", n) for n in chosen]
-        whole = "messages" if fields.is_messages(fields.unpacked(sample["chosen"])) else "text"
-        if head and whole == "messages" and len(fields.unpacked(sample["chosen"])) == 1:
+        talk = fields.unpacked(sample["chosen"])
+        whole = "messages" if is_conversation(talk) else "text"
+        if head and (whole == "text" or len(talk) == 1):
             return head + [("completion", n) for n in chosen]
         return [(whole, n) for n in chosen]
     sampled = [p for n in SAMPLED if n in sample for p in _completions(sample, n)]
@@ -159,19 +187,69 @@ def _content(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
         several = _dicts_of_samples(sample)
         answers = [("completion", n) for n in ANSWERS if _texty(sample.get(n))]
         return head + answers + several if several else head + answers[:1]
-    text = _named(sample, ("text", "content", *SAMPLED, *ANSWERS), _texty)
-    return [("text", text)] if text else []
+    text = _named(sample, ("text", "content"), _texty)
+    if text:
+        return [("text", text)]
+    alone = sampled or [("text", n) for n in ANSWERS if _texty(sample.get(n))][:1]
+    return alone
+
+
+def recognised_ids(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Roles of a record that holds token ids; empty where it holds none."""
+    # A list under the standard name is taken as it is, so that a bad id is named, not the column.
+    ids = _named(sample, INPUT_IDS[:1], _listy) or _named(sample, INPUT_IDS, fields.is_ids)
+    prompt_ids = _named(sample, PROMPT_IDS, fields.is_ids)
+    sampled = next((p for n in COMPLETION_IDS if (p := _sampled_ids(sample, n))), None)
+    sampled = sampled or next(
+        (p for n in ("choices", *SAMPLED) if (p := _sampled_ids(sample, n))), None
+    )
+    seen = [("attention_mask", n) for n in ATTENTION if _listy(fields.unpacked(sample.get(n)))]
+    loss = _named(sample, LOSS_MASK, _listy)
+    masks = seen + ([("loss_mask", loss)] if loss else [])
+    if ids and loss:
+        return [("input_ids", ids), *masks]
+    if ids and sampled and not prompt_ids and not _ends_with(sample[ids], sample.get(sampled)):
+        prompt_ids = ids  # of an engine: what it was given, and what it returned
+    if prompt_ids and sampled:
+        return [("prompt", prompt_ids), ("completion", sampled), *masks]
+    return [("input_ids", ids), *masks] if ids else []
+
+
+def _sampled_ids(sample: Mapping[str, Any], name: str) -> str | None:
+    """Path of the sampled ids of a column: ids, lists of them, or objects that hold them."""
+    value = fields.unpacked(sample.get(name))
+    if fields.is_ids(value) or _lists_of_ids(value):
+        return name
+    if isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
+        key = next((k for k in SAMPLE_IDS if all(fields.is_ids(v.get(k)) for v in value)), None)
+        return f"{name}.*.{key}" if key else None
+    return None
+
+
+def _ends_with(whole: Any, end: Any) -> bool:
+    if not _listy(whole) or not _listy(end):
+        return True
+    return 0 < len(end) < len(whole) and list(whole)[-len(end) :] == list(end)
+
+
+def _segments(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(v, Mapping) and {"role", "text"} <= v.keys() for v in value)
+        and any(v["role"] == "gen" for v in value)
+    )
 
 
 def _completions(sample: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     """Role pairs of a sampled column: text, messages, a list of texts, or objects with a text."""
-    value = fields.unpacked(sample[name])
-    if _texty(value) or fields.is_messages(value) or _lists_of_ids(value):
+    value = sample[name]
+    if _texty(value) or is_conversation(value) or _lists_of_ids(value):
         return [("completion", name)]
     elements = list(value.values()) if isinstance(value, dict) else value
     if not isinstance(elements, list) or not elements:
         return []
-    if any(isinstance(v, str) or fields.is_messages(v) for v in elements):
+    if any(isinstance(v, str) or is_conversation(v) for v in elements):
         return [("completion", f"{name}.*" if isinstance(value, dict) else name)]
     if all(isinstance(v, dict) for v in elements):
         key = next((k for k in SAMPLE_TEXT if all(k in v for v in elements)), None)
@@ -199,13 +277,22 @@ def _dicts_of_samples(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _nested_messages(sample: Mapping[str, Any]) -> str | None:
-    found = [p for p, v in _walk(sample, 3) if _conversation(fields.unpacked(v))]
+    found = [p for p, v in _walk(sample, DEPTH) if _conversation(fields.unpacked(v))]
     named = [p for p in found if p.rsplit(".", 1)[-1] in MESSAGES]
     return next(iter(named + found), None)
 
 
 def _named(sample: Mapping[str, Any], names: Sequence[str], fits: Any) -> str | None:
-    return next((n for n in names if n in sample and fits(fields.unpacked(sample[n]))), None)
+    """The first of ``names`` whose value fits; JSON text is read only where a list is wanted."""
+    as_it_is = fits in (_texty, _promptlike)
+    return next(
+        (
+            n
+            for n in names
+            if n in sample and fits(sample[n] if as_it_is else fields.unpacked(sample[n]))
+        ),
+        None,
+    )
 
 
 def _merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -224,10 +311,17 @@ def _says_nothing(value: Any) -> bool:
 
 
 def _walk(record: Mapping[str, Any], depth: int, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(path, value) of fields, those of objects in lists under ``*``; conversations are leaves."""
     for key, value in record.items():
         yield prefix + str(key), value
-        if depth > 1 and isinstance(value, Mapping):
+        if depth <= 1:
+            continue
+        if isinstance(value, Mapping):
             yield from _walk(value, depth - 1, f"{prefix}{key}.")
+        elif isinstance(value, list) and not is_conversation(value):
+            for inner in value[:3]:
+                if isinstance(inner, Mapping):
+                    yield from _walk(inner, depth - 1, f"{prefix}{key}.*.")
 
 
 def _texty(value: Any) -> bool:
@@ -239,20 +333,20 @@ def _listy(value: Any) -> bool:
 
 
 def _promptlike(value: Any) -> bool:
-    return isinstance(value, str) or fields.is_messages(value)
+    return isinstance(value, str) or is_conversation(value)
 
 
 def _conversation(value: Any) -> bool:
     inner = value[0] if isinstance(value, list) and value else None
-    return fields.is_messages(value) or fields.is_messages(inner)
+    return is_conversation(value) or is_conversation(inner)
 
 
 def _lists_of_ids(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(fields.is_ids(v) for v in value)
+    return isinstance(value, list) and bool(value) and all(fields.is_ids(v) for v in value[:8])
 
 
 def _scalar(value: Any) -> bool:
-    return isinstance(value, str | int) and not isinstance(value, bool)
+    return isinstance(value, str | int | float | np.number) and not isinstance(value, bool)
 
 
 def _rewards(value: Any) -> bool:
@@ -262,5 +356,8 @@ def _rewards(value: Any) -> bool:
 
 
 def _names(records: Sequence[Mapping[str, Any]]) -> str:
+    """Columns that a role can be given to; where there are few, those inside them as well."""
     names = list(dict.fromkeys(str(k) for record in records for k in record))
+    inside = [c.path for c in describe(records)]
+    names = inside if len(inside) <= 20 else names
     return ", ".join(names[:20]) + (" …" if len(names) > 20 else "") if names else "none"

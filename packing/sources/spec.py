@@ -22,6 +22,7 @@ ROLES = (
     "input_ids",
     "attention_mask",
     "loss_mask",
+    "segments",
     "prompt",
     "question",
     "completion",
@@ -34,6 +35,14 @@ ROLES = (
     "length",
     "seqlen",
 )
+
+
+SPEAKERS = ("system", "user", "assistant", "tool")
+# Groups that AReaL may drop, and what is the matter with them.
+DROPPED = {
+    "equal-rewards": "have equal rewards",
+    "incomplete": "have fewer samples than others",
+}
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,8 @@ class Simulate:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("median", "sigma"):  # a link writes 100 where a page has 100.0
+            object.__setattr__(self, name, float(getattr(self, name)))
         if self.lengths not in LENGTHS:
             raise _setting("simulate.lengths", self.lengths, f"choose one of {', '.join(LENGTHS)}")
         if not 1 <= self.samples <= 4096:
@@ -96,7 +107,10 @@ class SourceSpec:
                     (a row per chain of turns, broken where the prefix breaks)
     keep_thinking:  reasoning kept in past turns; None: as the chat template does
     tokenizer:      Hub id, folder, "bundled", or None (bundled where rows are text)
-    versions:       of AReaL rollout dumps, the version folders read; empty: all
+    versions:       of AReaL rollout dumps, the version folders read; empty: all of training
+    speakers:       (role in the file, known role) pairs for messages of other ecosystems
+    leave_out_odd:  records that no row can be made of are left out and listed, not refused
+    leave_out:      groups that AReaL would drop: "equal-rewards", "incomplete"
     """
 
     kind: Kind
@@ -113,6 +127,9 @@ class SourceSpec:
     keep_thinking: bool | None = None
     tokenizer: str | None = None
     versions: tuple[str, ...] = ()
+    speakers: tuple[tuple[str, str], ...] = ()
+    leave_out_odd: bool = False
+    leave_out: tuple[str, ...] = ()
     simulate: Simulate | None = field(default=None)
 
     def __post_init__(self) -> None:
@@ -133,6 +150,13 @@ class SourceSpec:
                 raise _setting("roles", role, f"roles are {', '.join(ROLES)}")
             if not path:
                 raise _setting("roles", role, "name the column it is in")
+
+        for _, known in self.speakers:
+            if known not in SPEAKERS:
+                raise _setting("speakers", known, f"choose one of {', '.join(SPEAKERS)}")
+        for kind in self.leave_out:
+            if kind not in DROPPED:
+                raise _setting("leave_out", kind, f"choose {' or '.join(DROPPED)}")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values without the defaults; ``from_json`` reads them back to an equal spec."""
@@ -171,12 +195,13 @@ class SourceSpec:
         known = dict(value)
         if "roles" in known:
             known["roles"] = _pairs(known["roles"], "roles", (str,), (str,))
-        if "versions" in known:
-            if not isinstance(known["versions"], list | tuple):
-                raise _setting("versions", known["versions"], "give a list of folder names")
-            known["versions"] = tuple(known["versions"])
-            if not all(isinstance(v, str) for v in known["versions"]):
-                raise _setting("versions", known["versions"], "give folder names as text")
+        if "speakers" in known:
+            known["speakers"] = _pairs(known["speakers"], "speakers", (str,), (str,))
+        for name in ("versions", "leave_out"):
+            given = known.get(name, ())
+            if not isinstance(given, list | tuple) or not all(isinstance(v, str) for v in given):
+                raise _setting(name, given, "give a list of names")
+            known[name] = tuple(given)
         if known.get("simulate") is not None:
             made = known["simulate"]
             if not isinstance(made, Mapping):

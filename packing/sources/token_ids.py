@@ -28,10 +28,13 @@ def token_ids(value: Any, where: Where, field: str) -> npt.NDArray[np.int32]:
     return array.astype(np.int32)
 
 
-def integers(value: Any, where: Where, field: str) -> npt.NDArray[np.int64]:
-    """int64 ``(n,)`` of a list of whole numbers; floats, NaN, null, text and nesting are named."""
+def integers(value: Any, where: Where, field: str, mask: bool = False) -> npt.NDArray[np.int64]:
+    """int64 ``(n,)`` of a list of whole numbers; floats, NaN, null, text and nesting are named.
+
+    mask: true and false are 1 and 0
+    """
     value = fields.unpacked(value)
-    if isinstance(value, np.ndarray) and np.issubdtype(value.dtype, np.integer) and value.ndim == 1:
+    if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iu" + "b" * mask:
         return value.astype(np.int64)
     if not isinstance(value, list | np.ndarray):
         raise where.error(
@@ -40,6 +43,14 @@ def integers(value: Any, where: Where, field: str) -> npt.NDArray[np.int64]:
             field,
         )
     items = value if isinstance(value, list) else value.tolist()
+    kinds = set(map(type, items))
+    if mask and kinds <= {int, bool}:
+        return np.array(items, dtype=np.int64)
+    if kinds == {int}:
+        try:
+            return np.array(items, dtype=np.int64)
+        except OverflowError:
+            pass  # named below
     for at, item in enumerate(items):
         if type(item) is int and abs(item) < 2**63:
             continue

@@ -11,10 +11,12 @@ import streamlit as st
 from packing.sources.chat.tokenizer import BUNDLED
 from packing.sources.errors import SourceError
 from packing.sources.files import areal_dumps
-from packing.sources.files.paths import find_files
+from packing.sources.files.paths import COMPRESSIONS, FORMATS, READABLE, find_files
 from packing.sources.loaded import Loaded
 from packing.sources.samples import SAMPLES
-from packing.sources.spec import ROLES, Simulate, SourceSpec, parse_rows
+from packing.sources.spec import DROPPED, SPEAKERS, Simulate, SourceSpec, parse_rows
+from pages.dataset import roles
+from pages.dataset.expansions import draw_expansions
 from pages.shared import data, state
 from tuning.jobs.folders import uploads_folder
 
@@ -40,6 +42,10 @@ def draw_source() -> None:
     )
     {"sample": _samples, "upload": _upload, "file": _path, "hub": _hub}[way or "sample"]()
     _take_candidate()
+    chosen = roles.draw()
+    if chosen is not None:
+        _propose(chosen)
+        st.rerun()
 
 
 def _samples() -> None:
@@ -66,8 +72,8 @@ def sample_source(name: str) -> SourceSpec:
 
 def _upload() -> None:
     file = st.file_uploader(
-        "JSON, JSONL (also .gz, .zst), Parquet, Arrow, CSV or .npz",
-        type=["json", "jsonl", "ndjson", "gz", "zst", "parquet", "arrow", "csv", "npz"],
+        READABLE,
+        type=[suffix.lstrip(".") for suffix in (*FORMATS, *COMPRESSIONS)],
         key="upload",
         help="It stays on this machine. Large files open faster by path.",
     )
@@ -91,11 +97,15 @@ def _path() -> None:
         left, right = st.columns([5, 1], vertical_alignment="bottom")
         text = left.text_input(
             "path, glob or folder",
-            placeholder="rollouts/*.jsonl, or the folder of an AReaL rollout dump",
-            help="Inside the working or home folder; ESPALIER_DATA adds more folders.",
+            placeholder="rollouts/*.jsonl, a folder of AReaL's rollout dumps, or sample:math-grpo",
+            help="Inside the working or home folder; ESPALIER_DATA adds more folders. What the "
+            "command line takes as ROWS is taken here as well.",
         )
         if right.form_submit_button("Open", type="primary") and text.strip():
-            _propose(SourceSpec("file", text.strip()))
+            try:
+                _propose(parse_rows(text.strip()))
+            except SourceError as error:
+                st.error(str(error), icon=":material/error:")
 
 
 def _hub() -> None:
@@ -124,6 +134,7 @@ def _hub() -> None:
 
 def _propose(source: SourceSpec) -> None:
     data.forget(source)
+    roles.close()
     st.session_state[_CANDIDATE] = source
 
 
@@ -137,13 +148,53 @@ def _take_candidate() -> None:
         return
     if task.result is None:
         st.error(f"{task.error} What was loaded before is still here.", icon=":material/error:")
-        if st.button("Dismiss", key="dismiss_error"):
-            st.session_state[_CANDIDATE] = None
-            st.rerun()
+        _ways_on(source, task.error or "")
         return
     st.session_state[_CANDIDATE] = None
     state.update(source=source)
     st.rerun()
+
+
+def _ways_on(source: SourceSpec, error: str) -> None:
+    """What can be done about a source that did not load."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        if source.kind != "sample":
+            # The editor stands in for the error, which it would only repeat.
+            if st.button("Give its columns roles", icon=":material/table_edit:"):
+                roles.begin(source)
+                st.session_state[_CANDIDATE] = None
+                st.rerun()
+            if ", row " in error and not source.leave_out_odd:
+                st.button(
+                    "Leave odd records out",
+                    on_click=_propose,
+                    args=(replace(source, leave_out_odd=True),),
+                    icon=":material/filter_alt:",
+                    help="Records that no row can be made of are counted and listed.",
+                )
+        if st.button("Dismiss", key="dismiss_error"):
+            st.session_state[_CANDIDATE] = None
+            st.rerun()
+    if ".role'" in error and (pairs := _speakers(source, "error_speakers")) != source.speakers:
+        _propose(replace(source, speakers=pairs))
+        st.rerun()
+
+
+def _speakers(source: SourceSpec, key: str) -> tuple[tuple[str, str], ...]:
+    """Roles of messages that an ecosystem has to itself, and what they are here."""
+    text = st.text_input(
+        "roles of messages",
+        ", ".join(f"{name}={known}" for name, known in source.speakers),
+        key=key,
+        placeholder="ipython=tool, environment=user",
+        help=f"Unknown roles as NAME=ROLE; ROLE is {', '.join(SPEAKERS)}.",
+    )
+    pairs = [tuple(part.strip() for part in p.split("=", 1)) for p in text.split(",") if p.strip()]
+    wrong = [p for p in pairs if len(p) != 2 or not p[0] or p[1] not in SPEAKERS]
+    if wrong:
+        st.error(f"{'='.join(wrong[0])}: write NAME=ROLE with one of {', '.join(SPEAKERS)}.")
+        return source.speakers
+    return tuple((p[0], p[1]) for p in pairs)
 
 
 def draw_options(loaded: Loaded) -> None:
@@ -177,7 +228,28 @@ def draw_options(loaded: Loaded) -> None:
                 index=["individual", "concat"].index(source.style),
                 help="concat: only the leaves of a conversation.",
             )
-        roles = _roles(loaded)
+        draw_expansions(loaded)
+        left, middle, right = st.columns(3, vertical_alignment="bottom")
+        with left:
+            speakers = _speakers(source, "speakers")
+        counts = loaded.provenance.left_out_groups
+        leave_out = middle.multiselect(
+            "groups left out",
+            list(DROPPED),
+            list(source.leave_out),
+            format_func=lambda kind: f"{kind} ({counts.get(kind, 0):,})",
+            placeholder="none",
+            help="Groups that AReaL may drop: rewards all equal, or fewer samples than others.",
+        )
+        odd = right.checkbox(
+            "Leave odd records out",
+            source.leave_out_odd,
+            help="Records that no row can be made of are counted and listed, not refused.",
+        )
+        if source.kind != "sample":
+            used = " · ".join(f"{role}: `{path}`" for role, path in loaded.roles.pairs)
+            st.caption(f"roles in use: {used}")
+            roles.offer(source)
         versions = _versions(source)
         simulate = _simulate(source)
         wanted = replace(
@@ -187,33 +259,14 @@ def draw_options(loaded: Loaded) -> None:
             keep_thinking=thinking[think],
             tokenizer=tokenizer.strip() or None,
             versions=versions,
+            speakers=speakers,
+            leave_out=tuple(leave_out),
+            leave_out_odd=odd,
             simulate=simulate,
-        ).with_roles(roles)
+        )
         if st.button("Load with these choices", disabled=wanted == source, type="primary"):
             _propose(wanted)
             st.rerun()
-
-
-def _roles(loaded: Loaded) -> dict[str, str]:
-    """Roles that were given another column than the one in use."""
-    if not loaded.columns:
-        return {}
-    st.caption("Columns and the roles they play")
-    paths = ["", *(c.path for c in loaded.columns)]
-    changed = {}
-    shown = [r for r in ROLES if loaded.roles.all(r)] + [
-        "prompt",
-        "completion",
-        "messages",
-        "group",
-    ]
-    for column, role in zip(st.columns(6) * 3, dict.fromkeys(shown), strict=False):
-        now = (loaded.roles.all(role) or ("",))[0]
-        options = paths if now in paths else [now, *paths]
-        chosen = column.selectbox(role, options, index=options.index(now), key=f"role-{role}")
-        if chosen and chosen != now:
-            changed[role] = chosen
-    return changed
 
 
 def _versions(source: SourceSpec) -> tuple[str, ...]:
@@ -242,8 +295,8 @@ def _simulate(source: SourceSpec) -> Simulate | None:
     return replace(
         made,
         samples=int(columns[0].number_input("samples", 1, 4096, made.samples)),
-        median=float(columns[1].number_input("median length", 1.0, 1e6, made.median)),
-        sigma=float(columns[2].number_input("sigma of log length", 0.0, 5.0, made.sigma)),
+        median=columns[1].number_input("median length", 1.0, 1e7, made.median),
+        sigma=columns[2].number_input("sigma of log length", 0.0, 5.0, made.sigma),
         max_new_tokens=int(
             columns[3].number_input("max_new_tokens", 0, value=made.max_new_tokens or 0)
         )

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import json
+from dataclasses import asdict
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import streamlit as st
 
+from packing.rows import Rows
+from packing.sources.chat.tokenizer import BUNDLED
+from packing.sources.files.columnar import write_npz
+from packing.sources.load import OTHER_TOKENIZER
 from packing.sources.loaded import Loaded
 from packing.sources.problems import Flag, over_context
+from packing.sources.spec import DROPPED
 from pages.shared import data, state, tokens
 from tuning.report.figures.lengths import length_histogram
 from tuning.report.figures.style import saved_as
@@ -34,16 +43,56 @@ def draw_figures(loaded: Loaded) -> None:
         f"{data.source_name(loaded.spec)}: {source.records:,} records of {source.format}{made}"
         f"{kept}. Content {source.content}."
     )
+    st.caption(
+        f"Groups: {source.grouped_by}. Tokens: "
+        + " · ".join(f"{count:,} rows {words}" for words, count in loaded.origin_counts.items())
+    )
+    if source.tokenizer == BUNDLED and source.notes and OTHER_TOKENIZER in source.notes:
+        st.warning(OTHER_TOKENIZER, icon=":material/straighten:")
     for note in source.notes:
-        st.info(note, icon=":material/info:")
-    if loaded.simulated:
-        st.warning("Completions are simulated: lengths were drawn, tokens made up.")
-    if loaded.prefix and loaded.prefix.broken:
-        p = loaded.prefix
-        st.warning(
-            f"The chat template does not keep prefixes in {p.broken:,} of {p.turns:,} turns: "
-            f"{p.lost_tokens:,} tokens are computed a second time. First: {p.first}",
-            icon=":material/call_split:",
+        if note != OTHER_TOKENIZER:
+            st.info(note, icon=":material/info:")
+    draw_left_out(loaded)
+    st.download_button(
+        "Download the rows",
+        lambda: _npz(rows),
+        "rows.npz",
+        on_click="ignore",
+        icon=":material/download:",
+        key="rows_npz",
+        help="tokens, offsets, groups and, where it is known, loss_mask: numpy reads them.",
+    )
+
+
+def _npz(rows: Rows) -> bytes:
+    out = io.BytesIO()
+    write_npz(rows, out)
+    return out.getvalue()
+
+
+def draw_left_out(loaded: Loaded) -> None:
+    """Files, records and groups that are not among the rows."""
+    source = loaded.provenance
+    if source.left_out_files:
+        some = ", ".join(f"`{name}`" for name in source.left_out_files[:5])
+        more = " …" if len(source.left_out_files) > 5 else ""
+        st.caption(f"Left out, no such rows in them: {some}{more}")
+    for kind, count in source.left_out_groups.items():
+        out = kind in loaded.spec.leave_out
+        st.caption(
+            f"{count:,} groups {DROPPED[kind]}: "
+            + ("left out." if out else "AReaL may drop them; they are counted here.")
+        )
+    if loaded.odd:
+        first = loaded.odd[0]
+        st.warning(f"Odd records left out: {source.left_out_records:,}. First: {first.why}")
+        st.download_button(
+            "Download the odd records",
+            "".join(json.dumps(asdict(o), ensure_ascii=False) + "\n" for o in loaded.odd),
+            "odd-records.jsonl",
+            on_click="ignore",
+            icon=":material/download:",
+            key="odd_jsonl",
         )
 
 
@@ -113,6 +162,8 @@ def draw_problems(loaded: Loaded) -> None:
         rows = ", ".join(f"{r:,}" for r in long.examples)
         st.warning(f"{long.count:,} {long.sentence} — rows {rows}")
     if not loaded.problems:
+        if long is not None or loaded.odd:
+            return
         st.success("Nothing odd was found in these rows.", icon=":material/check:")
         return
     st.markdown("**Worth a look**")

@@ -84,12 +84,12 @@ def forget(source: SourceSpec) -> None:
     _task.clear(source.to_query())
 
 
-def follow(task: LoadTask) -> bool:
+def follow(task: LoadTask, key: str = "cancel_load") -> bool:
     """Whether the load has ended; until then a bar, a Cancel button, and another look soon."""
     if task.ended.wait(_PATIENCE_S):
         return True
     _bar(task)
-    st.button("Cancel loading", on_click=task.stop.set, icon=":material/close:", key="cancel_load")
+    st.button("Cancel loading", on_click=task.stop.set, icon=":material/close:", key=key)
     return False
 
 

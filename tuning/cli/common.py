@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 import typer
 
 from packing.rows import Rows
-from packing.sources.spec import SourceSpec, parse_rows
+from packing.sources.spec import Simulate, SourceSpec, parse_rows
 from tuning.plan.plan import Packer, PlanError, TuningPlan
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ class RowOptions:
         typer.Argument(
             metavar="ROWS",
             help="sample:NAME, hub:ID[@revision][:split], or a path, glob or folder of "
-            ".npz, .jsonl, .json, .parquet, .arrow, .csv; or the JSON that the app writes.",
+            ".npz, .jsonl, .json, .parquet, .arrow, .csv, .eval, .traj; or the JSON that the app "
+            "writes.",
         ),
     ]
     expand: Annotated[str, typer.Option(help="conversation or turn: one row each.")] = (
@@ -56,6 +57,37 @@ class RowOptions:
         list[str] | None, typer.Option(help="Version folder of an AReaL dump; all by default.")
     ] = None
 
+    keep_thinking: Annotated[
+        bool | None,
+        typer.Option(
+            "--keep-thinking/--strip-thinking",
+            help="Reasoning of past turns; as the chat template does by default.",
+        ),
+    ] = None
+    speaker: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=ROLE for a role of messages that is not known."),
+    ] = None
+    leave_out_odd: Annotated[
+        bool, typer.Option("--leave-out-odd", help="List odd records instead of stopping there.")
+    ] = False
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option(help="Groups that AReaL would drop: equal-rewards or incomplete."),
+    ] = None
+    simulate: Annotated[int, typer.Option(help="Completions made up for each prompt; 0: none.")] = 0
+    simulate_lengths: Annotated[
+        str, typer.Option(help="With --simulate: lognormal, column or answer.")
+    ] = "lognormal"
+    simulate_median: Annotated[float, typer.Option(help="With --simulate: tokens.")] = 512.0
+    simulate_sigma: Annotated[
+        float, typer.Option(help="With --simulate: of the logarithm of the length.")
+    ] = 0.6
+    simulate_max: Annotated[int | None, typer.Option(help="With --simulate: max_new_tokens.")] = (
+        None
+    )
+    simulate_seed: Annotated[int, typer.Option(help="With --simulate.")] = 0
+
     def spec(self) -> SourceSpec:
         """Raises SourceError naming an option that cannot be used."""
         spec = parse_rows(self.rows)
@@ -65,14 +97,27 @@ class RowOptions:
             "tokenizer": self.tokenizer,
             "limit": self.limit,
             "versions": tuple(self.version or ()),
+            "keep_thinking": self.keep_thinking,
+            "speakers": _assigned("--speaker", "NAME=ROLE", self.speaker),
+            "leave_out_odd": self.leave_out_odd,
+            "leave_out": tuple(self.leave_out or ()),
+            "simulate": self._simulation(),
         }
         plain = SourceSpec("file", "-")  # an option left alone leaves what ROWS itself says
         spec = replace(spec, **{k: v for k, v in given.items() if v != getattr(plain, k)})
-        pairs = [text.partition("=") for text in self.role or []]
-        wrong = [role for role, equals, column in pairs if not (equals and column)]
-        if wrong:
-            raise ValueError(f"--role {wrong[0]}: write ROLE=COLUMN, such as prompt=question")
-        return spec.with_roles({role: column for role, _, column in pairs})
+        return spec.with_roles(dict(_assigned("--role", "ROLE=COLUMN", self.role)))
+
+    def _simulation(self) -> Simulate | None:
+        if not self.simulate:
+            return None
+        return Simulate(
+            samples=self.simulate,
+            lengths=self.simulate_lengths,
+            median=self.simulate_median,
+            sigma=self.simulate_sigma,
+            max_new_tokens=self.simulate_max,
+            seed=self.simulate_seed,
+        )
 
     def read(self) -> Rows:
         """Raises SourceError naming file, row and field."""
@@ -133,6 +178,15 @@ def row_options(command: Callable[..., None]) -> Callable[..., None]:
         ]
     )
     return wrapped
+
+
+def _assigned(option: str, form: str, given: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
+    """``A=B`` texts as pairs. Raises ValueError where one has another form."""
+    pairs = [text.partition("=") for text in given or ()]
+    for name, equals, value in pairs:
+        if not (name and equals and value):
+            raise ValueError(f"{option} {name}: write {form}")
+    return tuple((name, value) for name, _, value in pairs)
 
 
 def chosen(name: str, given: str, choice: Any) -> Any:

@@ -137,7 +137,9 @@ def _messages(raw: Mapping[str, Any], where: Where, at: str) -> Iterator[tuple[M
     role = ROLES.get(name)
     if role is None:
         raise where.error(
-            f"the role is {shown(said, 40)}", "use system, user, assistant or tool", f"{at}.role"
+            f"the role is {shown(said, 40)}",
+            "use system, user, assistant or tool, or map it (--speaker NAME=ROLE)",
+            f"{at}.role",
         )
     content = raw.get("content", raw.get("value"))
     if role == "user" and isinstance(content, list):

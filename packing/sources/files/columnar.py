@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 import numpy as np
@@ -171,6 +172,18 @@ def npz_rows(file: SourceFile) -> Rows:
         )
     except RowsError as error:
         raise where.error(str(error), "save the arrays together again", "offsets") from None
+
+
+def write_npz(rows: Rows, out: str | Path | BinaryIO) -> None:
+    """Write what ``npz_rows`` reads: tokens, offsets, groups, and a loss mask if there is one."""
+    arrays: dict[str, Any] = {
+        "tokens": rows.tokens,
+        "offsets": rows.offsets,
+        "groups": rows.group,
+    }
+    if rows.loss_mask is not None:
+        arrays["loss_mask"] = rows.loss_mask
+    np.savez(out, **arrays)
 
 
 def _npz_members(raw: BinaryIO, where: Where) -> dict[str, npt.NDArray[Any]]:

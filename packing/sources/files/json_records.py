@@ -1,41 +1,45 @@
-"""JSON lists and JSON lines as records, one record in memory at a time.
+"""JSON lists, JSON lines and wrappers around lists as records, one record in memory at a time.
 
 Notable:
-- a JSON list is read element by element: a 2 GB file needs the memory of its longest record
+- a JSON list is read element by element: a 2 GB file needs the memory of its longest record, also
+  where the list stands inside an object
 - one record may have MAX_RECORD_BYTES (64 MiB, some 10 million tokens as ids); longer is refused
+- a file that is one chat is one record; a list of chats is a record each
 """
 
 from __future__ import annotations
 
 import codecs
 import json
-import re
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any, BinaryIO
 
-from packing.sources.errors import Where, shown
+from packing.sources import fields
+from packing.sources.errors import SourceError, Where, shown
 from packing.sources.files.decompress import ByteCounter, decompressed
-from packing.sources.files.json_parse import (
-    DECODER,
-    DuplicateKeyError,
-    as_record,
-    cut_off,
-    decoded,
-    parsed,
-    syntax_error,
-    value_error,
-)
+from packing.sources.files.json_parse import as_record, decoded, parsed
+from packing.sources.files.json_scan import Scanner
 from packing.sources.files.paths import SourceFile
 from packing.sources.files.records import CHUNK_BYTES, CHUNK_RECORDS, Chunk, Record
+from packing.sources.records.dialects import is_conversation
+from packing.sources.records.layouts import layout_of
+from packing.sources.records.odd import OddRecords
+from packing.sources.role_names import CONTENT
+from packing.sources.roles import recognise
 
 MAX_RECORD_BYTES = 64 << 20
-_SPACE = re.compile(r"[ \t\r\n]*")
-# A cut-off literal or escape is at most this long: `-Infinity`, `\ud83d\ude00`.
-_LONGEST_CUT = 16
+# A member of a wrapper that is longer than this is gone into, not decoded whole.
+MEMBER_BYTES = 1 << 20
+DEPTH = 4
+
+Found = Iterator[tuple[Record, int, int]]
 
 
-def json_chunks(file: SourceFile) -> Iterator[Chunk]:
+def json_chunks(file: SourceFile, odd: OddRecords | None = None) -> Iterator[Chunk]:
     """Records of a JSON list, of JSON lines, or of one JSON object, whichever the file holds.
+
+    odd: takes what is no record, where that is allowed
 
     Raises SourceError naming file, row, line and column at the first that is not a record.
     """
@@ -45,18 +49,21 @@ def json_chunks(file: SourceFile) -> Iterator[Chunk]:
         head = stream.peek(64 << 10)
         _check_encoding(head, file.name)
         start = head.removeprefix(codecs.BOM_UTF8).lstrip()
-        if start[:1] == b"[":
-            found = _list_records(stream, file.name)
-        elif start[:1] == b"{" and file.format == "json" and not _first_line_is_record(head):
-            found = _document_records(stream, file.name)
+        odd = odd or OddRecords()
+        if start[:1] == b"[" and not (file.format == "jsonl" and _lines_of_lists(start)):
+            found = _list_records(stream, file.name, odd)
+        elif start[:1] == b"{" and (
+            b"\n" not in start.rstrip()
+            if file.format == "jsonl" and len(head) == file.size
+            else file.format == "json" and not _first_line_is_record(head)
+        ):
+            found = _document_records(stream, file.name, odd)
         else:
-            found = _line_records(stream, file.name)
-        yield from _chunked(found, file, counter)
+            found = _line_records(stream, file.name, odd)
+        yield from _chunked(_one_chat(found, file.name), file, counter)
 
 
-def _chunked(
-    found: Iterator[tuple[Record, int, int]], file: SourceFile, counter: ByteCounter
-) -> Iterator[Chunk]:
+def _chunked(found: Found, file: SourceFile, counter: ByteCounter) -> Iterator[Chunk]:
     records: list[Record] = []
     lines: list[int] = []
     first, size, total = 0, 0, max(file.size, 1)
@@ -71,7 +78,49 @@ def _chunked(
         yield Chunk(file.name, first, records, lines, 1.0)
 
 
-def _line_records(stream: BinaryIO, name: str) -> Iterator[tuple[Record, int, int]]:
+def _one_chat(found: Found, name: str) -> Found:
+    """Records, or the one chat whose messages they are."""
+    head = next(found, None)
+    if head is None:
+        return
+    if not _is_message(head[0]):
+        yield from chain([head], found)
+        return
+    messages, size = [], 0
+    for message, line, length in chain([head], found):
+        size += length
+        if size > MAX_RECORD_BYTES:
+            raise Where(name, 0, line).error(
+                f"a chat longer than {MAX_RECORD_BYTES >> 20} MiB is not read",
+                'write each chat as {"messages": […]}',
+            )
+        messages.append(message)
+    yield {"messages": messages}, head[1], size
+
+
+def _is_message(record: Record) -> bool:
+    """A record that is a message of a chat, and nothing that a row could be besides."""
+    said = record.get("role", record.get("from"))
+    return isinstance(said, str) and is_conversation([record]) and not recognise_rows(record)
+
+
+def recognise_rows(record: Record) -> bool:
+    """Whether a record holds rows beside a message's own text."""
+    own = ("content", "text", "value")
+    return any(role in CONTENT and path not in own for role, path in recognise([record]))
+
+
+def as_records(value: Any, text: str, where: Where) -> list[Record]:
+    """The records in one element: itself, a chat, or what a list of them holds."""
+    if isinstance(value, list) and value:
+        if is_conversation(value):
+            return [as_record({"messages": value}, text, where)]
+        if isinstance(value[0], Mapping | list) and not fields.is_ids(value[0]):
+            return [r for v in value for r in as_records(v, text, where)]
+    return [as_record(value, text, where)]
+
+
+def _line_records(stream: BinaryIO, name: str, odd: OddRecords) -> Found:
     row = 0
     for line in range(1, 1 << 62):
         raw = stream.readline(MAX_RECORD_BYTES + 1)
@@ -87,127 +136,157 @@ def _line_records(stream: BinaryIO, name: str) -> Iterator[tuple[Record, int, in
             raw = raw.removeprefix(codecs.BOM_UTF8)
         if not raw.strip():
             continue
-        # Without the line break: an error at the end is on this line, not on the next.
-        text = decoded(raw, where).rstrip("\r\n")
-        yield (
-            as_record(parsed(text, where, last=not raw.endswith(b"\n")), text, where),
-            line,
-            len(raw),
-        )
+        try:
+            # Without the line break: an error at the end is on this line, not on the next.
+            text = decoded(raw, where).rstrip("\r\n")
+            value = parsed(text, where, last=not raw.endswith(b"\n"))
+            found = as_records(value, text, where)
+        except SourceError as error:
+            odd.take(error, where, raw.decode("utf-8", "replace"))
+            found = []
+        for record in found:
+            yield record, line, len(raw) // len(found)
         row += 1
 
 
-def _list_records(stream: BinaryIO, name: str) -> Iterator[tuple[Record, int, int]]:
-    """Elements of ``[{…}, {…}]`` from a buffer that is filled when an element is cut off."""
-    feed = _TextFeed(stream, name)
-    buffer, at, line, row, read = feed.more(), 0, 1, 0, CHUNK_BYTES
-    at = _SPACE.match(buffer, 0).end() + 1  # type: ignore[union-attr]
-    line += buffer.count("\n", 0, at)
+def _list_records(stream: BinaryIO, name: str, odd: OddRecords) -> Found:
+    """Elements of ``[{…}, {…}]``; the document ends with the list."""
+    scanner = Scanner(stream, name, MAX_RECORD_BYTES)
+    scanner.peek()
+    yield from _elements(scanner, odd)
+    rest = scanner.rest()
+    if rest.strip():
+        raise scanner.where.error(
+            f"after the end of the list comes {shown(rest.strip()[:20])}",
+            "keep one list in a file, or write one record a line",
+        )
+
+
+def _elements(scanner: Scanner, odd: OddRecords) -> Found:
+    """Elements of the list that starts here, up to and with its end."""
+    scanner.take()
     wants_comma = False
     while True:
-        where = Where(name, row, line)
-        after = _SPACE.match(buffer, at).end()  # type: ignore[union-attr]
-        line += buffer.count("\n", at, after)
-        at = after
-        where = Where(name, row, line)
-        if at >= len(buffer):
-            buffer, at = feed.more(), 0
-            if not buffer:
-                raise where.error("the file ends inside the list", "write it again, to its end ']'")
-            continue
-        if buffer[at] == "]":
-            rest = buffer[at + 1 :] + feed.rest(1 << 16)
-            if rest.strip():
-                raise where.error(
-                    f"after the end of the list comes {shown(rest.strip()[:20])}",
-                    "keep one list in a file, or write one record a line",
-                )
+        seen = scanner.peek()
+        if not seen:
+            raise scanner.where.error(
+                "the file ends inside the list", "write it again, to its end ']'"
+            )
+        if seen == "]":
+            scanner.take()
             return
         if wants_comma:
-            if buffer[at] != ",":
-                raise where.error(
-                    f"{shown(buffer[at])} stands where a comma or ']' should be",
-                    "repair the JSON there",
-                )
-            at, wants_comma = at + 1, False
+            if seen != ",":
+                raise scanner.unexpected("a comma or ']'")
+            scanner.take()
+            wants_comma = False
             continue
+        where = scanner.where
+        value, text = scanner.value("]")
         try:
-            value, end = DECODER.raw_decode(buffer, at)
-        except json.JSONDecodeError as error:
-            cut = error.msg.startswith("Unterminated") or error.pos >= len(buffer) - _LONGEST_CUT
-            if cut and len(buffer) - at <= MAX_RECORD_BYTES:
-                more = feed.more(read)
-                buffer, at = buffer[at:] + more, 0
-                read = min(read * 2, MAX_RECORD_BYTES)
-                if more:
-                    continue
-                if cut_off(error):
-                    raise where.error(
-                        "the file ends inside this record", "write it again, to its end ']'"
-                    ) from None
-            elif cut:
-                raise where.error(
-                    f"the record is longer than {MAX_RECORD_BYTES >> 20} MiB, or a quote is "
-                    "not closed",
-                    "repair the JSON there, or save the rows as Parquet",
-                ) from None
-            raise syntax_error(error, where, line + buffer.count("\n", at, error.pos)) from None
-        except (DuplicateKeyError, RecursionError, ValueError) as error:
-            raise value_error(error, where) from None
-        text, read = buffer[at:end], CHUNK_BYTES
-        yield as_record(value, text, where), line, len(text)
-        line += text.count("\n")
-        at, row, wants_comma = end, row + 1, True
+            found = as_records(value, text, where)
+        except SourceError as error:
+            odd.take(error, where, text)
+            found = []
+        for record in found:
+            yield record, where.line or 1, len(text) // len(found)
+        scanner.line += text.count("\n")
+        scanner.row += 1
+        wants_comma = True
 
 
-def _document_records(stream: BinaryIO, name: str) -> Iterator[tuple[Record, int, int]]:
-    """One object over many lines: a record, or a wrapper around one list of records."""
-    where = Where(name, 0, 1)
-    raw = stream.read(MAX_RECORD_BYTES + 1)
-    if len(raw) > MAX_RECORD_BYTES:
-        raise where.error(
-            f"one JSON object of more than {MAX_RECORD_BYTES >> 20} MiB is not read",
-            "write a JSON list of records, or one record a line (.jsonl)",
-        )
-    text = decoded(raw.removeprefix(codecs.BOM_UTF8), where)
-    value = as_record(parsed(text, where), text, where)
-    lists = [v for v in value.values() if isinstance(v, list) and v and isinstance(v[0], dict)]
-    others = [v for v in value.values() if isinstance(v, list | dict) and v not in lists]
-    inside = lists[0] if len(lists) == 1 and not others else [value]
-    if any(isinstance(m, dict) and ("role" in m or "from" in m) for m in inside[:1]):
-        inside = [value]  # the list is a conversation, not a list of records
-    for row, record in enumerate(inside):
-        if not isinstance(record, dict):
-            raise Where(name, row).error(f"is {shown(record)}, not an object", "remove it")
-        yield record, 1, len(raw) // len(inside)
+# -- one object --------------------------------------------------------------------------------
 
 
-class _TextFeed:
-    """UTF-8 text of a stream in pieces, cut between characters."""
+def _document_records(stream: BinaryIO, name: str, odd: OddRecords) -> Found:
+    """One object: a record, or a wrapper of any size around a list of records."""
+    scanner = Scanner(stream, name, MAX_RECORD_BYTES)
+    scanner.peek()
+    if len(scanner.ahead(MAX_RECORD_BYTES + 1)) > MAX_RECORD_BYTES:
+        yield from _of_long_wrapper(scanner, odd)
+        return
+    where = scanner.where
+    text = scanner.ahead(MAX_RECORD_BYTES).removeprefix("\ufeff")
+    value = as_record(parsed(text.rstrip(), where, last=True), text, where)
+    inside = unwrapped(value) or [value]
+    for row, element in enumerate(inside):
+        for record in as_records(element, "", Where(name, row)):
+            yield record, 1, len(text) // len(inside)
 
-    def __init__(self, stream: BinaryIO, name: str) -> None:
-        self._stream, self._name, self._read = stream, name, 0
-        self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
 
-    def more(self, size: int = CHUNK_BYTES) -> str:
-        while True:
-            raw = self._stream.read(size)
-            first = self._read == 0
-            try:
-                text = self._decoder.decode(raw, final=not raw)
-            except UnicodeDecodeError as error:
-                at = self._read + error.start
-                raise Where(self._name).error(
-                    f"byte {at} is not UTF-8 ({error.reason})", "save the file as UTF-8"
-                ) from None
-            self._read += len(raw)
-            if first:
-                text = text.removeprefix("\ufeff")
-            if text or not raw:
-                return text
+def unwrapped(value: Record, depth: int = DEPTH) -> list[Any] | None:
+    """The list of records that an object wraps; None where it is a record itself."""
+    if layout_of([value], nested=False) or _holds_rows([value]):
+        return None
+    best: list[Any] = []
+    inner = value.values() if depth else ()
+    for found in inner:
+        if isinstance(found, Mapping):
+            found = unwrapped(dict(found), depth - 1) or (
+                list(found.values()) if _are_rows(list(found.values())) else None
+            )
+        if isinstance(found, list) and len(found) > len(best) and _are_rows(found):
+            best = found
+    if not best and depth == DEPTH:
+        by_name = list(value.values())
+        return by_name if len(by_name) > 1 and _are_rows(by_name) else None
+    return best or None
 
-    def rest(self, size: int) -> str:
-        return self.more(size)
+
+def _are_rows(found: list[Any]) -> bool:
+    """Whether the elements of a list are records that hold rows, or chats."""
+    heads = [r for v in found[:20] for r in (v if isinstance(v, list) else [v])][:20]
+    if is_conversation(found):
+        return False
+    if found and all(is_conversation(v) for v in found[:20]):
+        return True
+    records = [r for r in heads if isinstance(r, dict)]
+    if not records or len(records) < len(heads):
+        return False
+    return layout_of(records, nested=False) is not None or _holds_rows(records)
+
+
+def _holds_rows(records: list[Record]) -> bool:
+    return any(role in CONTENT and "*" not in path for role, path in recognise(records))
+
+
+def _of_long_wrapper(scanner: Scanner, odd: OddRecords) -> Found:
+    """Records of the first list of records in an object that is too long to decode whole."""
+    scanner.take()  # the brace
+    while True:
+        seen = scanner.peek()
+        if seen == ",":
+            scanner.take()
+            continue
+        if seen in ("}", ""):
+            raise scanner.where.error(
+                f"one JSON object of more than {MAX_RECORD_BYTES >> 20} MiB is not read",
+                "write a JSON list of records, or one record a line (.jsonl)",
+            )
+        key, _ = scanner.value("}")
+        if not isinstance(key, str) or scanner.peek() != ":":
+            raise scanner.unexpected("':'")
+        scanner.take()
+        seen = scanner.peek()
+        if seen in ("[", "{") and _is_long(scanner):
+            if seen == "{":
+                yield from _of_long_wrapper(scanner, odd)
+            else:
+                yield from _elements(scanner, odd)
+            return
+        scanner.value("}")
+
+
+def _is_long(scanner: Scanner) -> bool:
+    """Whether the value that starts here does not end within MEMBER_BYTES."""
+    text = scanner.ahead(MEMBER_BYTES)
+    if len(text) < MEMBER_BYTES:
+        return False
+    try:
+        json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return True
+    return False
 
 
 def _check_encoding(head: bytes, name: str) -> None:
@@ -217,10 +296,22 @@ def _check_encoding(head: bytes, name: str) -> None:
         raise Where(name, 0, 1).error("the file is UTF-16", "save it as UTF-8")
 
 
+def _lines_of_lists(head: bytes) -> bool:
+    """Whether lists stand one a line, rather than one list in the whole file."""
+    line, newline, rest = head.partition(b"\n")
+    if not newline or rest.lstrip()[:1] != b"[":
+        return False
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def _first_line_is_record(head: bytes) -> bool:
     line, newline, rest = head.removeprefix(codecs.BOM_UTF8).lstrip().partition(b"\n")
     if not newline:
-        return len(head) >= 64 << 10  # longer than what was looked at: a line of JSON lines
+        return False
     try:
         json.loads(line)
     except (ValueError, RecursionError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,15 @@ from packing.rows import Rows
 from packing.sources.errors import SourceError, Where
 from packing.sources.files import areal_dumps, hub
 from packing.sources.files.columnar import arrow_file_chunks, csv_chunks, npz_rows, parquet_chunks
+from packing.sources.files.eval_logs import eval_chunks
 from packing.sources.files.json_records import json_chunks
 from packing.sources.files.paths import SourceFile, check_allowed, find_files
 from packing.sources.files.records import CHUNK_RECORDS, Chunk
+from packing.sources.files.strays import without_strays
+from packing.sources.records.odd import OddRecords
 from packing.sources.spec import SourceSpec
 
+PEEKED = 8
 NPZ_ROLES = (("input_ids", "input_ids"), ("group", "group"), ("loss_mask", "loss_mask"))
 
 
@@ -35,8 +39,10 @@ class Opened:
     fixed:   content that is not in files but known (a bundled sample), else None
     roles:   (role, path) pairs that the source itself decides, or None
     raw:     texts are what an engine generated (AReaL's dumps)
-    chunks:  all records, only the named columns where the format can leave columns out
+    chunks:  all records, only the named columns where the format can leave columns out; what is no
+             record goes to the odd ones
     revision: resolved revision of a Hub dataset
+    left_out: files of a folder that are not read: of another format, or without such rows
     """
 
     label: str
@@ -45,15 +51,23 @@ class Opened:
     fixed: str | None
     roles: tuple[tuple[str, str], ...] | None
     raw: bool
-    chunks: Callable[[Sequence[str] | None], Iterator[Chunk]]
+    chunks: Callable[[Sequence[str] | None, OddRecords], Iterator[Chunk]]
     revision: str | None = None
+    left_out: tuple[str, ...] = ()
 
-    def peek(self) -> Chunk:
-        """The first chunk that has records. Raises SourceError where there is none."""
-        for chunk in self.chunks(None):
-            if chunk.records:
-                return chunk
-        raise Where(self.label).error("there are no rows", "give a source with rows")
+    def peek(self, records: int, odd: OddRecords) -> Chunk:
+        """The first records (or those of the first PEEKED chunks that have any).
+
+        Raises SourceError where there is none.
+        """
+        found: Chunk | None = None
+        for n, chunk in enumerate(c for c in self.chunks(None, odd) if c.records):
+            found = chunk if found is None else found.followed_by(chunk)
+            if n + 1 >= PEEKED or len(found.records) >= records:
+                break
+        if found is None:
+            raise Where(self.label).error("there are no rows", "give a source with rows")
+        return found.sliced(0, records)
 
 
 def open_source(
@@ -78,7 +92,9 @@ def open_source(
         check_allowed(folder, spec.location, allowed_roots)
         if hub.is_saved_dataset(folder):
             return _dataset(hub.open_saved(spec, folder, allowed_roots), spec, "saved dataset")
-    return _files(find_files(spec.location, allowed_roots), spec)
+    others: list[str] = []
+    files = find_files(spec.location, allowed_roots, others)
+    return _files(files, spec, others)
 
 
 def _sample(spec: SourceSpec) -> Opened:
@@ -90,7 +106,7 @@ def _sample(spec: SourceSpec) -> Opened:
         raise SourceError(str(error.args[0])) from None
     label = f"sample:{spec.location}"
 
-    def chunks(columns: Sequence[str] | None) -> Iterator[Chunk]:
+    def chunks(columns: Sequence[str] | None, odd: OddRecords) -> Iterator[Chunk]:
         for start in range(0, len(records), CHUNK_RECORDS):
             piece = records[start : start + CHUNK_RECORDS]
             yield Chunk(label, start, piece, None, (start + len(piece)) / len(records))
@@ -111,12 +127,12 @@ def _dataset(dataset: Any, spec: SourceSpec, kind: str, commit: str | None = Non
         fixed,
         None,
         False,
-        lambda columns: hub.dataset_chunks(dataset, spec, columns),
+        lambda columns, odd: hub.dataset_chunks(dataset, spec, columns),
         commit,
     )
 
 
-def _files(files: list[SourceFile], spec: SourceSpec) -> Opened:
+def _files(files: list[SourceFile], spec: SourceSpec, others: Sequence[str] = ()) -> Opened:
     kinds = {f.format for f in files}
     label = files[0].name if len(files) == 1 else spec.location
     if "npz" in kinds and len(files) > 1:
@@ -131,28 +147,44 @@ def _files(files: list[SourceFile], spec: SourceSpec) -> Opened:
             None,
             roles,
             False,
-            lambda columns: _row_chunks(rows, files[0].name),
+            lambda columns, odd: _row_chunks(rows, files[0].name),
+            left_out=tuple(others),
         )
+    left = list(others)
+    whole: Chunk | None = None
+    files, strays = without_strays(files, spec.roles, lambda file: read_file(file, None))
+    left += strays
+    kinds = {f.format for f in files}
     dump = False
     if kinds == {"jsonl"}:
-        first = next(json_chunks(files[0]))
+        unread = OddRecords(True)
+        started = json_chunks(files[0], unread)
+        first = next(started)
         dump = areal_dumps.is_dump(files, first)
+        if len(first.records) == 1 and next(started, None) is None and not unread.count:
+            whole = first  # one record may take long to read: once is enough
     if dump:
-        files = areal_dumps.selected(files, spec.versions)
+        chosen = areal_dumps.selected(files, spec.versions)
+        left += [f.name for f in files if f not in chosen and not spec.versions]
+        files = chosen
     elif spec.versions:
         raise Where(spec.location).error(
             "is not a folder of AReaL's rollout dumps", "leave the versions out"
         )
     total = max(1, sum(f.size for f in files))
 
-    def chunks(columns: Sequence[str] | None) -> Iterator[Chunk]:
+    def read(file: SourceFile, columns: Sequence[str] | None, odd: OddRecords) -> Iterator[Chunk]:
+        if dump:
+            return areal_dumps.dump_chunks(file)
+        if whole is not None and file is files[0]:
+            return iter([whole])
+        return read_file(file, columns, odd)
+
+    def chunks(columns: Sequence[str] | None, odd: OddRecords) -> Iterator[Chunk]:
         before = 0
         for file in files:
-            for chunk in areal_dumps.dump_chunks(file) if dump else _read(file, columns):
-                done = (before + chunk.fraction * file.size) / total
-                yield Chunk(
-                    chunk.file, chunk.first_row, chunk.records, chunk.lines, done, chunk.numbers
-                )
+            for chunk in read(file, columns, odd):
+                yield replace(chunk, fraction=(before + chunk.fraction * file.size) / total)
             before += file.size
 
     return Opened(
@@ -163,17 +195,23 @@ def _files(files: list[SourceFile], spec: SourceSpec) -> Opened:
         areal_dumps.ROLES if dump else None,
         dump,
         chunks,
+        left_out=tuple(left),
     )
 
 
-def _read(file: SourceFile, columns: Sequence[str] | None) -> Iterator[Chunk]:
+def read_file(
+    file: SourceFile, columns: Sequence[str] | None, odd: OddRecords | None = None
+) -> Iterator[Chunk]:
+    """The records of one file, of whichever format."""
     if file.format == "parquet":
         return parquet_chunks(file, columns)
     if file.format == "arrow":
         return arrow_file_chunks(file, columns)
     if file.format == "csv":
         return csv_chunks(file, columns)
-    return json_chunks(file)
+    if file.format == "eval":
+        return eval_chunks(file)
+    return json_chunks(file, odd or OddRecords())
 
 
 def _row_chunks(rows: Rows, name: str) -> Iterator[Chunk]:

@@ -4,10 +4,12 @@ Notable:
 - links are resolved before they are compared with the allowed folders
 - archives and pickles are refused: nothing is unpacked and no code in data is run
 - a folder of mixed formats is read in the format that has the most bytes
+- a file without an ending is known by its first bytes
 """
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import glob
 import io
@@ -24,7 +26,10 @@ from packing.sources.errors import SourceError, Where
 FORMATS = {
     ".json": "json",
     ".jsonl": "jsonl",
+    ".jsonlines": "jsonl",
     ".ndjson": "jsonl",
+    ".traj": "json",
+    ".eval": "eval",
     ".parquet": "parquet",
     ".pq": "parquet",
     ".arrow": "arrow",
@@ -37,7 +42,7 @@ FORMATS = {
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 ARCHIVES = (".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz")
 PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".npy", ".bin", ".safetensors")
-READABLE = "JSON, JSONL (also .gz, .zst), Parquet, Arrow, CSV or .npz"
+READABLE = "JSON, JSONL (also .gz, .zst), Parquet, Arrow, CSV, .npz or .eval"
 MAX_FILES = 100_000
 
 
@@ -92,6 +97,8 @@ class SourceFile:
                 f"save the rows as {READABLE}",
             )
         kind = FORMATS.get(suffix, "json" if compression else None)
+        if kind is None and not suffix:
+            kind = self._by_first_bytes()
         if kind is None:
             raise Where(self.name).error(
                 f"a file ending in '{suffix}' is not read", f"give {READABLE}"
@@ -103,12 +110,27 @@ class SourceFile:
             )
         return kind
 
+    def _by_first_bytes(self) -> str | None:
+        """The format of a file without an ending, or None where it shows none that is read."""
+        with self.open() as raw:
+            head = raw.read(64)
+        if head[:4] == b"PAR1":
+            return "parquet"
+        if head[:6] == b"ARROW1":
+            return "arrow"
+        return "json" if head.removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"{", b"[") else None
 
-def find_files(location: str, allowed_roots: Sequence[Path] | None = None) -> list[SourceFile]:
+
+def find_files(
+    location: str,
+    allowed_roots: Sequence[Path] | None = None,
+    others: list[str] | None = None,
+) -> list[SourceFile]:
     """The files named by a path, glob or folder, in natural order (``part-2`` before ``part-10``).
 
     allowed_roots: folders that files must lie in once links are followed; None: anywhere that
                    this process may read (the command line runs as the person who typed the path)
+    others:        takes the names of a folder's files that are not among those returned
 
     Raises SourceError for nothing found, a file outside, or no file in a format that is read.
     """
@@ -125,7 +147,7 @@ def find_files(location: str, allowed_roots: Sequence[Path] | None = None) -> li
     if not base.exists():
         raise Where(location).error("does not exist", _nearest(base))
     if base.is_dir():
-        return _folder(base, location, allowed_roots)
+        return _folder(base, location, allowed_roots, others)
     if not stat.S_ISREG(base.stat().st_mode):
         raise Where(location).error("is not a regular file", "give a file, a folder or a glob")
     return [SourceFile(base.name, base)]
@@ -146,7 +168,12 @@ def check_allowed(path: Path, shown_as: str, allowed_roots: Sequence[Path] | Non
         )
 
 
-def _folder(base: Path, location: str, allowed_roots: Sequence[Path] | None) -> list[SourceFile]:
+def _folder(
+    base: Path,
+    location: str,
+    allowed_roots: Sequence[Path] | None,
+    left: list[str] | None,
+) -> list[SourceFile]:
     by_format: dict[str, list[SourceFile]] = {}
     seen, others = 0, []
     for folder, subfolders, names in os.walk(base):
@@ -170,6 +197,9 @@ def _folder(base: Path, location: str, allowed_roots: Sequence[Path] | None) -> 
         found = f"{len(others)} others, such as {others[0]}" if others else "no files"
         raise Where(location).error(f"the folder has no file to read ({found})", f"give {READABLE}")
     chosen = max(by_format.values(), key=lambda files: sum(f.size for f in files))
+    if left is not None:
+        left += sorted(others)
+        left += sorted(f.name for files in by_format.values() for f in files if files is not chosen)
     return sorted(chosen, key=_natural)
 
 

@@ -46,6 +46,19 @@ class Chunk:
         number = self.numbers[i] if self.numbers else self.first_row + i
         return Where(self.file, number, self.lines[i] if self.lines else None)
 
+    def followed_by(self, other: Chunk) -> Chunk:
+        """The records of both, each at its own number, under the name of the first file."""
+        records = [*self.records, *other.records]
+        numbers = [c.where(i).row or 0 for c in (self, other) for i in range(len(c.records))]
+        lines = [*self.lines, *other.lines] if self.lines and other.lines else None
+        return Chunk(self.file, self.first_row, records, lines, other.fraction, numbers)
+
+    def only(self, kept: Sequence[int], records: list[Record]) -> Chunk:
+        """``records`` at the places of the ``kept`` ones of this chunk."""
+        rows = [self.numbers[i] if self.numbers else self.first_row + i for i in kept]
+        lines = [self.lines[i] for i in kept] if self.lines else None
+        return Chunk(self.file, self.first_row, records, lines, self.fraction, rows)
+
     def sliced(self, start: int, stop: int) -> Chunk:
         """Records ``start`` to ``stop`` of this chunk, at their own places."""
         lines = self.lines[start:stop] if self.lines else None

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from packing.rows import Rows
 from packing.sources.errors import SourceError
-from packing.sources.files import json_records, records
+from packing.sources.files import json_records, json_scan, records
 from packing.sources.files.json_records import json_chunks
 from packing.sources.files.paths import SourceFile, find_files
 from packing.sources.load import load_here as load
@@ -236,11 +236,64 @@ def test_a_list_is_read_the_same_through_any_buffer(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_records, "CHUNK_BYTES", size)
         patch.setattr(records, "CHUNK_BYTES", size)
-        patch.setattr(json_records._TextFeed.more, "__defaults__", (size,))
+        patch.setattr(json_scan.TextFeed.more, "__defaults__", (size,))
         chunks = list(json_chunks(SourceFile("a.json", None, content)))
     assert [r for c in chunks for r in c.records] == made
     places = [c.where(i).row for c in chunks for i in range(len(c.records))]
     assert places == list(range(len(made)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.text(max_size=60), min_size=1, max_size=30),
+    st.integers(0, 2),
+    st.booleans(),
+    st.sampled_from([None, 1]),
+    st.sampled_from([200, 1 << 20]),
+)
+def test_a_wrapper_of_any_size_holds_its_records(
+    said: list[str], depth: int, first: bool, indent: int | None, limit: int
+) -> None:
+    """Whole or piece by piece, with members before and after, at any depth."""
+    made = [{"prompt": "go", "completion": text, "n": n} for n, text in enumerate(said)]
+    wrapped: Any = {"rollouts": made}
+    for _ in range(depth):
+        wrapped = {"inner": wrapped}
+    about = {"metadata": {"model": "m", "tags": ["a", 1]}, "version": 2}
+    content = json.dumps(about | wrapped if first else wrapped | about, indent=indent).encode()
+    longest = max(len(json.dumps(r, indent=4)) for r in made)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_records, "MAX_RECORD_BYTES", max(limit, 2 * longest + 50))
+        patch.setattr(json_records, "MEMBER_BYTES", 100)
+        patch.setattr(json_scan.TextFeed.more, "__defaults__", (64,))
+        chunks = list(json_chunks(SourceFile("a.json", None, content)))
+    found = [r for c in chunks for r in c.records]
+    assert found == made
+
+
+NESTED: dict[str, tuple[Any, int]] = {
+    "a list of lists of records": ([[{"text": "a"}, {"text": "b"}], [{"text": "c"}]], 3),
+    "records by name": ({"x": {"text": "a"}, "y": {"text": "b"}}, 2),
+    "lists of records in records": (
+        [{"task_id": 1, "attempts": [{"prompt": "a", "completion": "b"}] * 2}],
+        2,
+    ),
+    "one record": ({"prompt": "a", "completion": "b"}, 1),
+    "a list of chats": (
+        [[{"role": "user", "content": "a"}], [{"role": "user", "content": "b"}]],
+        2,
+    ),
+    "one chat": ([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], 1),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("ending", ["json", "jsonl", "traj", "jsonlines", ""])
+def test_lists_in_lists_are_their_records(name: str, ending: str, tmp_path: Path) -> None:
+    value, rows = NESTED[name]
+    path = tmp_path / ("rows" + (f".{ending}" if ending else ""))
+    path.write_text(json.dumps(value))
+    assert len(read(path).rows) == rows
 
 
 def test_only_the_needed_columns_of_parquet_are_read(tmp_path: Path) -> None:
