@@ -2,7 +2,7 @@
 
 from packing.batch.padded import MicroBatchList, PaddedTree, build_packed_tree_batch
 from packing.layout import TreeLayout, depth_first_layout
-from packing.metrics import PackingMetrics, padded_token_ratio, tree_token_ratio
+from packing.metrics import padded_token_ratio, tree_token_ratio
 from packing.packing import Packing
 from packing.prefixes import PrefixOrder
 from packing.rows import IntArray, Rows, RowsError, offsets_of, ragged_ranges
@@ -16,7 +16,6 @@ __all__ = [
     "MicroBatchList",
     "MicroBatchSpec",
     "Packing",
-    "PackingMetrics",
     "PaddedTree",
     "PrefixOrder",
     "Rows",

@@ -103,7 +103,7 @@ def test_the_printed_commands_give_the_plans_figures(plan: TuningPlan) -> None:
     assert chain["ratio_ppo_update"] == figures["tree_token_ratio"]
     assert chain["padded_ratio_ppo_update"] == figures["padded_token_ratio"]
     assert chain["paid_ppo_update"]["tree"] == figures["paid_tokens"]
-    assert chain["paid_ppo_update"]["flat"] == figures["flat_tokens"]
+    assert chain["paid_ppo_update"]["flat"] == figures["paid_flat"]
     assert chain["dummy_trees_ppo_update"] == figures["n_dummy_trees"]
     trees = [one["n_trees"] for rank in chain["ranks"] for one in rank["ppo_update"]]
     assert sum(trees) == figures["n_trees"]

@@ -3,7 +3,7 @@
 from packing.batch.dispatch import Dispatch, batches
 from packing.batch.divergence import Divergence, find_divergences
 from packing.batch.padded import MicroBatchList, PaddedTree, build_packed_tree_batch
-from packing.batch.pipeline import DealtBatch, deal, simulate
+from packing.batch.pipeline import DealtBatch, as_they_stand, deal, simulate
 from packing.batch.refusal import DEEPEST_PATH, BatchRefused, Fix
 from packing.batch.simulation import BatchSimulation, Comparison, Pass, RankPass
 from packing.batch.spec import BatchSpec, Packer
@@ -23,6 +23,7 @@ __all__ = [
     "PaddedTree",
     "Pass",
     "RankPass",
+    "as_they_stand",
     "batches",
     "build_packed_tree_batch",
     "deal",

@@ -79,6 +79,18 @@ def deal(
     )
 
 
+def as_they_stand(rows: Rows, order: PrefixOrder) -> DealtBatch:
+    """All rows on one rank in the order of the file, which AReaL deals otherwise.
+
+    Raises BatchRefused where there are none.
+    """
+    if not len(rows):
+        raise refusal.no_rows()
+    every = np.arange(len(rows))
+    rank = _RankRows(every, order, whole_trie(order))
+    return DealtBatch(order, (np.unique(rows.group),), (rank,), ((every,),), rows.group, every)
+
+
 @dataclass(frozen=True, eq=False)
 class DealtBatch:
     """Who trains what: rank after rank, minibatch after minibatch.

@@ -14,7 +14,8 @@ from streamlit.testing.v1 import AppTest
 from packing.prefixes import PrefixOrder
 from packing.sources.load import load
 from packing.sources.spec import SourceSpec
-from tests.pages.test_pages import FIGURE_BUDGET, opened, own_folders, settled  # noqa: F401
+from tests.pages.patience import rerun_until, settled
+from tests.pages.test_pages import FIGURE_BUDGET, opened, own_folders  # noqa: F401
 from tuning.jobs.points import Point, Question
 from tuning.jobs.store import Store
 from tuning.plan.batch import Batch, batch_rows
@@ -163,10 +164,7 @@ def test_two_datasets_on_the_same_axes() -> None:
 def test_figures_over_the_cap_are_the_librarys() -> None:
     b = replace(PLAN, max_tokens_per_mb=1024, dp_size=2)
     app = opened("compare", **LINK, **{"b.cap": "1024", "b.dp": "2"})
-    for _ in range(50):
-        if "Still working" not in words(app):
-            break
-        app.run()
+    rerun_until(app, lambda: "Still working" not in words(app))
     traces = [t for t in drawn(app, "compare_caps") if t["mode"] == "markers"]
     assert [t["hovertext"][0][0] for t in traces] == ["A", "B"] * 3
     own = bench(b)

@@ -11,6 +11,7 @@ import streamlit as st
 import yaml
 from streamlit.testing.v1 import AppTest
 
+from tests.pages.patience import PATIENCE_S, rerun_until
 from tests.tuning.configs import config
 from tests.tuning.workspaces import workspace
 from tuning.jobs.store import Store
@@ -26,7 +27,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
     monkeypatch.setenv("ESPALIER_HOME", str(tmp_path))
     monkeypatch.setenv("ESPALIER_AREAL", str(tmp_path))
     st.cache_resource.clear()
-    yield AppTest.from_file(_FRAME, default_timeout=240)
+    yield AppTest.from_file(_FRAME, default_timeout=PATIENCE_S)
     st.cache_resource.clear()
 
 
@@ -34,12 +35,7 @@ def run(app: AppTest) -> AppTest:
     """Until the rows have loaded."""
     app.run()
     app.switch_page("export/page.py").run()
-    for _ in range(20):
-        assert not app.exception, app.exception
-        if app.title:
-            break
-        app.run()
-    return app
+    return rerun_until(app, lambda: app.title)
 
 
 def test_the_verdict_comes_first_and_the_yaml_reads_back(app: AppTest) -> None:

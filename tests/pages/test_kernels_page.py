@@ -14,6 +14,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from packing.sources.load import load
+from tests.pages.patience import PATIENCE_S, settled
 from tuning.plan.plan import TuningPlan
 
 FRAME = str(Path(__file__).resolve().parents[2] / "pages" / "frame.py")
@@ -85,17 +86,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def opened(**query: str) -> AppTest:
-    app = AppTest.from_file(FRAME, default_timeout=240)
+    app = AppTest.from_file(FRAME, default_timeout=PATIENCE_S)
     for name, value in query.items():
         app.query_params[name] = value
     app.run()
     app.switch_page("kernels/page.py").run()
-    for _ in range(100):
-        if not any(b.key == "cancel_load" for b in app.button):
-            break
-        app.run()
-    assert not app.exception, app.exception
-    return app
+    return settled(app)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from packing.sources.load import load
 from packing.sources.spec import SourceSpec
 from pages.shared import data
 from pages.shared import summary as summary_strip
+from tests.pages.patience import PATIENCE_S, settled
 
 FRAME = str(Path(__file__).resolve().parents[2] / "pages" / "frame.py")
 FIGURE_BUDGET = 300_000
@@ -31,23 +32,13 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 def opened(page: str = "dataset", **query: str) -> AppTest:
-    app = AppTest.from_file(FRAME, default_timeout=240)
+    app = AppTest.from_file(FRAME, default_timeout=PATIENCE_S)
     for name, value in query.items():
         app.query_params[name] = value
     app.run()
     if page != "dataset":
         app.switch_page(f"{page}/page.py").run()
     return settled(app)
-
-
-def settled(app: AppTest) -> AppTest:
-    """Loads run beside the page: look again until the bar is gone."""
-    for _ in range(100):
-        if not any(b.key == "cancel_load" for b in app.button):
-            break
-        app.run()
-    assert not app.exception, app.exception
-    return app
 
 
 def summary(app: AppTest) -> str:
@@ -89,7 +80,7 @@ def test_rows_that_load_after_the_strip_was_drawn_are_shown_in_it(
     monkeypatch.setattr(data, "load", load_late)
     monkeypatch.setattr(summary_strip, "draw", draw_then_load)
     monkeypatch.setattr(data, "_PATIENCE_S", 0.1)
-    app = AppTest.from_file(FRAME, default_timeout=240).run()
+    app = AppTest.from_file(FRAME, default_timeout=PATIENCE_S).run()
     assert not any(b.key == "cancel_load" for b in app.button), "the page itself has its rows"
     assert "rows a step" in summary(app)
 

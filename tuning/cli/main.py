@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated
 
-import numpy as np
 import typer
 
-from packing.batch import refusal
+from packing.batch.pipeline import as_they_stand
 from packing.batch.refusal import BatchRefused
 from packing.batch.simulation import BatchSimulation
-from packing.metrics import PackingMetrics
-from packing.packers.areal import pack_areal
-from packing.packers.bounds import bounds
-from packing.packers.prefix_aware import pack_prefix_aware
 from tuning.cli import config, history, kernels, report, rows, sweep
 from tuning.cli.common import Json, PlanOptions, row_options, sentences, show
 from tuning.plan.batch import Batch, batch_spec
@@ -43,12 +39,9 @@ def pack(options: PlanOptions, order: Order = "plan", as_json: Json = False) -> 
     with sentences():
         plan = options.plan()
         batch = options.batch(plan)
-        if order == "file":
-            found = plain_figures(batch, plan)
-        elif order == "plan":
-            found = simulated(batch, plan, as_json).figures()
-        else:
+        if order not in ("plan", "file"):
             raise ValueError(f"--order is plan or file, not {order}")
+        found = simulated(batch, plan, as_json, as_it_stands=order == "file").figures()
         show({"rows": len(batch.rows), "order": order} | made_up(plan) | found, as_json)
 
 
@@ -68,29 +61,23 @@ def made_up(plan: TuningPlan) -> dict[str, bool]:
     return {} if plan.source.simulate is None else {"simulated": True}
 
 
-def simulated(batch: Batch, plan: TuningPlan, as_json: bool) -> BatchSimulation:
-    """What AReaL does with the batch; ends the command where it would stop."""
+def simulated(
+    batch: Batch, plan: TuningPlan, as_json: bool, as_it_stands: bool = False
+) -> BatchSimulation:
+    """What AReaL does with the batch; ends the command where it would stop.
+
+    as_it_stands: packed on one rank in the order of the file, whatever AReaL would deal to whom
+    """
     try:
+        if as_it_stands:
+            alone = replace(batch_spec(plan), dp_size=1, ppo_n_minibatches=1)
+            return as_they_stand(batch.rows, batch.order).packed(alone)
         return batch.simulation(plan)
     except BatchRefused as refused:
         if not as_json:
             raise
         show({"refused": refused.words, "mend": refused.mend, "fixes": refused.fixes}, True)
         raise typer.Exit(1) from None
-
-
-def plain_figures(batch: Batch, plan: TuningPlan) -> dict[str, Any]:
-    """ROWS packed in the order of the file, whatever AReaL would deal to whom."""
-    cap, rows = plan.max_tokens_per_mb, batch.rows
-    if not len(rows):
-        raise refusal.no_rows()
-    refusal.check_cap(batch_spec(plan), np.arange(len(rows)), rows.lengths, rows.longest)
-    pack = pack_areal if plan.packer == "areal" else pack_prefix_aware
-    least = bounds(batch.order, cap)
-    return PackingMetrics.of(pack(batch.order, cap), rows, batch.order).to_json() | {
-        "bound_trees": least.trees,
-        "bound_tokens": least.tokens,
-    }
 
 
 rows.register(app)

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from packing.sources.errors import SourceError
 from packing.sources.spec import SourceSpec, parse_rows
 from tuning.plan.plan import Scope, TuningPlan, as_text, options
 
@@ -31,7 +32,7 @@ AT_A_CAP = frozenset({"pack", "chain", "prove", "kernels", "measure", "export"})
 
 
 def rows_argument(source: SourceSpec) -> str:
-    """ROWS as the command line takes it; JSON where the source has settings without an option."""
+    """ROWS as the command line takes it; JSON where only that is read back to the same source."""
     short = source.location
     if source.kind == "sample":
         short = f"sample:{source.location}"
@@ -40,7 +41,11 @@ def rows_argument(source: SourceSpec) -> str:
         split = f":{source.split}" if source.split else ""
         short = f"hub:{source.location}{revision}{split}"
     told = {name: getattr(source, name) for name in _AS_OPTIONS}
-    return short if replace(parse_rows(short), **told) == source else source.to_query()
+    try:
+        same = replace(parse_rows(short), **told) == source
+    except SourceError:  # a file called "{" or "hub:"
+        same = False
+    return short if same and not short.startswith("-") else source.to_query()
 
 
 def source_options(source: SourceSpec) -> list[str]:
@@ -57,6 +62,10 @@ def source_options(source: SourceSpec) -> list[str]:
     return words
 
 
+PROGRAM = "espalier" if __package__.startswith("espalier.") else "python -m tuning"
+"""How this command line is called: by the wheel's command, or in the checkout."""
+
+
 def command_fields(name: str) -> list[str]:
     """The plan's fields that a command takes, in the plan's own order."""
     return [field for field, option in options().items() if option.scope in SCOPES[name]]
@@ -68,7 +77,7 @@ def command_line(name: str, plan: TuningPlan, more: Iterable[str] = ()) -> str:
     more: words of the command's own that stand after those of the plan
     """
     default = TuningPlan()
-    words = ["python", "-m", "tuning", name, rows_argument(plan.source)]
+    words = [*PROGRAM.split(), name, rows_argument(plan.source)]
     words += source_options(plan.source)
     for field in command_fields(name):
         value, flag = getattr(plan, field), options()[field].flags[0]

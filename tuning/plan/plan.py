@@ -4,9 +4,9 @@ Pages, links, the run history, the command line and the report all carry this ob
 else; two equal plans over the same data mean the same question.
 
 Notable:
-- a field is written once, below: its type and limits, its default, and an Option with its names
-  (URL, command line, AReaL's key) and words; options, links, widgets and printed commands are made
-  from that
+- a field is written once, below: its type and limits, its default, an Option with its names (URL,
+  command line, AReaL's key), and its words in the docstring; options, links, widgets and printed
+  commands are made from that
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
@@ -53,219 +54,102 @@ class Option:
     """The names and words of a plan's field.
 
     query: in a link; flags: on the command line, the first is printed, the others are older names
-    label, help: of its widget and of its option; areal: its key in AReaL's config, where it has one
+    label: of its widget; areal: its key in AReaL's config, where it has one
+    help:  of widget and option: what the plan's docstring says of the field
     """
 
     query: str
     scope: Scope
     flags: tuple[str, ...]
     label: str
-    help: str
     areal: str = ""
+    help: str = ""
+
+
+def _option(query: str, scope: Scope, flags: str, label: str, areal: str = "") -> Option:
+    return Option(query, scope, tuple(flags.split()), label, areal)
 
 
 _Count = Annotated[int, Field(ge=1, lt=2**53)]
 _CountOrAll = Annotated[int, Field(ge=0, lt=2**53)]
 _Name = Annotated[str, Field(min_length=1)]
+_Gib = Annotated[float, Field(ge=0, lt=1e6)]
+_CAP, _BATCH_SIZE = "mb_spec.max_tokens_per_mb", "train_dataset.batch_size"
+_NEW = "gconfig.max_new_tokens"
+_CHECKPOINT = "gradient_checkpointing"
 
 
 @dataclass(frozen=True)
 class TuningPlan:
-    """What is packed, trained and timed; ``source`` is where rows come from."""
+    """What is packed, trained and timed.
+
+    source: Where rows come from.
+    prompts_per_step: Prompt groups of one global batch; 0: all.
+    samples_per_prompt: Rows kept of each prompt; 0: all.
+    dp_size: Ranks that share a batch by whole prompts; measured together where there are so many
+        GPUs from the device on.
+    tp_size: A cap is a multiple of lcm(128, this).
+    ppo_n_minibatches: Minibatches of an update. AReaL deals single rows to them, so samples of one
+        prompt part.
+    engine: fsdp, megatron or archon: it decides how micro-batches without trees are padded.
+    dispatch: How AReaL shares prompts over ranks: by padded size (controller), or by true tokens
+        (spmd).
+    max_tokens_per_mb: Tokens of a tree at most; every tree is padded to it.
+    packer: areal: AReaL's own first fit; prefix-aware: AReaL with our packer inside.
+    model: A preset, a config.json, a folder that holds one, or a Hub id.
+    dtype: float32 or bfloat16, of parameters and activations.
+    gradient_checkpointing: Compute activations again in the backward pass.
+    optimizer_dtype: float32 or bfloat16, of AdamW's two moments and the master weights.
+    head_chunk: Parent tokens whose logits exist at once.
+    device: cpu, cuda:0 …; or a GPU to estimate for, such as h100-80, or gpu:TFLOPS:GB_PER_S:GIB.
+    memory_budget_gib: What one rank may use; 0: what the device has.
+    max_new_tokens: Rollouts end there at the latest; 0: the rows as they are.
+    caps: Caps to try, separated by commas; none: chosen from the rows.
+    """
 
     source: SourceSpec = field(default_factory=lambda: SourceSpec("sample", "math-grpo"))
     prompts_per_step: Annotated[
-        _CountOrAll,
-        Option(
-            "prompts",
-            "batch",
-            ("--prompts",),
-            "prompts a step",
-            "Prompt groups of one global batch; 0: all.",
-            "train_dataset.batch_size",
-        ),
+        _CountOrAll, _option("prompts", "batch", "--prompts", "prompts a step", _BATCH_SIZE)
     ] = 0
     samples_per_prompt: Annotated[
         _CountOrAll,
-        Option(
-            "samples",
-            "batch",
-            ("--samples",),
-            "samples a prompt",
-            "Rows kept of each prompt; 0: all.",
-            "gconfig.n_samples",
-        ),
+        _option("samples", "batch", "--samples", "samples a prompt", "gconfig.n_samples"),
     ] = 0
-    dp_size: Annotated[
-        _Count,
-        Option(
-            "dp",
-            "packing",
-            ("--dp",),
-            "data-parallel ranks",
-            "Ranks that share a batch by whole prompts; measured together where there are so many "
-            "GPUs from the device on.",
-        ),
-    ] = 1
-    tp_size: Annotated[
-        _Count,
-        Option(
-            "tp",
-            "packing",
-            ("--tp",),
-            "tensor-parallel ranks",
-            "A cap is a multiple of lcm(128, this).",
-        ),
-    ] = 1
+    dp_size: Annotated[_Count, _option("dp", "packing", "--dp", "data-parallel ranks")] = 1
+    tp_size: Annotated[_Count, _option("tp", "packing", "--tp", "tensor-parallel ranks")] = 1
     ppo_n_minibatches: Annotated[
         _Count,
-        Option(
-            "mb",
-            "packing",
-            ("--ppo-n-minibatches",),
-            "ppo_n_minibatches",
-            "Minibatches of an update. AReaL deals single rows to them, so samples of one prompt "
-            "part.",
-            "ppo_n_minibatches",
-        ),
+        _option("mb", "packing", "--ppo-n-minibatches", "ppo_n_minibatches", "ppo_n_minibatches"),
     ] = 1
-    engine: Annotated[
-        Engine,
-        Option(
-            "engine",
-            "packing",
-            ("--engine",),
-            "training engine",
-            "fsdp, megatron or archon: it decides how micro-batches without trees are padded.",
-        ),
-    ] = "fsdp"
+    engine: Annotated[Engine, _option("engine", "packing", "--engine", "training engine")] = "fsdp"
     dispatch: Annotated[
-        Dispatch,
-        Option(
-            "dispatch",
-            "packing",
-            ("--dispatch", "--mode"),
-            "dispatch",
-            "How AReaL shares prompts over ranks: by padded size (controller), or by true tokens "
-            "(spmd).",
-        ),
+        Dispatch, _option("dispatch", "packing", "--dispatch --mode", "dispatch")
     ] = "controller"
     max_tokens_per_mb: Annotated[
-        _Count,
-        Option(
-            "cap",
-            "packing",
-            ("--cap",),
-            "max_tokens_per_mb",
-            "Tokens of a tree at most; every tree is padded to it.",
-            "mb_spec.max_tokens_per_mb",
-        ),
+        _Count, _option("cap", "packing", "--cap", "max_tokens_per_mb", _CAP)
     ] = 8192
-    packer: Annotated[
-        Packer,
-        Option(
-            "packer",
-            "packing",
-            ("--packer",),
-            "packer",
-            "areal: AReaL's own first fit; prefix-aware: AReaL with our packer inside.",
-        ),
-    ] = "areal"
-    model: Annotated[
-        _Name,
-        Option(
-            "model",
-            "packing",
-            ("--model",),
-            "model",
-            "A preset, a config.json, a folder that holds one, or a Hub id.",
-            "path",
-        ),
-    ] = "tiny"
-    dtype: Annotated[
-        Dtype,
-        Option(
-            "dtype",
-            "packing",
-            ("--dtype",),
-            "dtype",
-            "float32 or bfloat16, of parameters and activations.",
-            "dtype",
-        ),
-    ] = "float32"
+    packer: Annotated[Packer, _option("packer", "packing", "--packer", "packer")] = "areal"
+    model: Annotated[_Name, _option("model", "packing", "--model", "model", "path")] = "tiny"
+    dtype: Annotated[Dtype, _option("dtype", "packing", "--dtype", "dtype", "dtype")] = "float32"
     gradient_checkpointing: Annotated[
         bool,
-        Option(
-            "ckpt",
-            "step",
-            ("--gradient-checkpointing",),
-            "gradient checkpointing",
-            "Compute activations again in the backward pass.",
-            "gradient_checkpointing",
-        ),
+        _option("ckpt", "step", "--gradient-checkpointing", "gradient checkpointing", _CHECKPOINT),
     ] = False
     optimizer_dtype: Annotated[
         Dtype,
-        Option(
-            "optim",
-            "step",
-            ("--optimizer-dtype",),
-            "optimizer dtype",
-            "float32 or bfloat16, of AdamW's two moments and the master weights.",
-            "optimizer_dtype",
-        ),
+        _option("optim", "step", "--optimizer-dtype", "optimizer dtype", "optimizer_dtype"),
     ] = "float32"
     head_chunk: Annotated[
-        _Count,
-        Option(
-            "head",
-            "step",
-            ("--head-chunk",),
-            "tokens of the head at once",
-            "Parent tokens whose logits exist at once.",
-        ),
+        _Count, _option("head", "step", "--head-chunk", "tokens of the head at once")
     ] = 1024
-    device: Annotated[
-        _Name,
-        Option(
-            "device",
-            "step",
-            ("--device",),
-            "device",
-            "cpu, cuda:0 …; or a GPU to estimate for, such as h100-80, or gpu:TFLOPS:GB_PER_S:GIB.",
-        ),
-    ] = "cpu"
-    memory_budget_gib: Annotated[
-        Annotated[float, Field(ge=0, lt=1e6)],
-        Option(
-            "mem",
-            "step",
-            ("--memory",),
-            "memory budget, GiB",
-            "What one rank may use; 0: what the device has.",
-        ),
-    ] = 0.0
+    device: Annotated[_Name, _option("device", "step", "--device", "device")] = "cpu"
+    memory_budget_gib: Annotated[_Gib, _option("mem", "step", "--memory", "memory budget, GiB")] = (
+        0.0
+    )
     max_new_tokens: Annotated[
-        _CountOrAll,
-        Option(
-            "new",
-            "batch",
-            ("--max-new-tokens",),
-            "max_new_tokens",
-            "Rollouts end there at the latest; 0: the rows as they are.",
-            "gconfig.max_new_tokens",
-        ),
+        _CountOrAll, _option("new", "batch", "--max-new-tokens", "max_new_tokens", _NEW)
     ] = 0
-    caps: Annotated[
-        tuple[_Count, ...],
-        Option(
-            "caps",
-            "sweep",
-            ("--caps",),
-            "candidates",
-            "Caps to try, separated by commas; none: chosen from the rows.",
-        ),
-    ] = ()
+    caps: Annotated[tuple[_Count, ...], _option("caps", "sweep", "--caps", "candidates")] = ()
 
     @property
     def alignment(self) -> int:
@@ -374,8 +258,12 @@ _SOURCE = "data"
 @cache
 def options() -> dict[str, Option]:
     """The Option of every field but ``source``, in the order of the fields."""
+    said = dict(re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", TuningPlan.__doc__ or "", re.M))
     return {
-        name: next(one for one in hint.__metadata__ if isinstance(one, Option))
+        name: replace(
+            next(one for one in hint.__metadata__ if isinstance(one, Option)),
+            help=" ".join(said[name].split()),
+        )
         for name, hint in get_type_hints(TuningPlan, include_extras=True).items()
         if name != "source"
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuning.plan.commands import command_line, rows_argument
+from tuning.plan.commands import PROGRAM, command_line, rows_argument
 from tuning.plan.numbers import gib, many, moment, number, percent, seconds
 from tuning.report import tables
 from tuning.report.figures.before_after import before_after_chart
@@ -212,7 +212,7 @@ def reproduce(workspace: Workspace) -> str:
     plan = workspace.plan
     lines = [command_line(name, plan) for name in ("rows", "pack", "chain", "sweep")]
     runs = sorted({one.run for one in workspace.points})
-    lines += [f"python -m tuning report {run} -o report.html" for run in runs[:3]]
+    lines += [f"{PROGRAM} report {run} -o report.html" for run in runs[:3]]
     return section(
         "How to reproduce",
         paragraph(

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packing.batch.dispatch import batches
-from packing.batch.pipeline import simulate
+from packing.batch.pipeline import as_they_stand, simulate
 from packing.batch.refusal import BatchRefused
 from packing.batch.simulation import BatchSimulation, Comparison
 from packing.batch.spec import BatchSpec
@@ -288,6 +288,49 @@ def test_spec_names_what_it_cannot_be() -> None:
         BatchSpec(8, packing_algorithm="lpt")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"^dp_size is 0; the smallest is 1\.$"):
         BatchSpec(8, dp_size=0)
+
+
+@given(any_rows, st.integers(1, 20))
+def test_figures_count_tokens_one_by_one(sequences: list[list[int]], spare: int) -> None:
+    sequences = [*sequences, [1]]
+    rows = Rows.from_lists(sequences)
+    cap = rows.longest + spare
+    spec = BatchSpec(cap, block_size=1)
+    plain = as_they_stand(rows, PrefixOrder.of(rows)).packed(spec)
+    areal = pack_areal(plain.order, cap)
+    assert plain.packing.tree_of_row.tolist() == areal.tree_of_row.tolist()
+    for figures in (plain, simulate(rows, spec)):
+        packing = figures.packing
+        trees = [_prefixes(sequences, packing.rows_of_tree(t)) for t in range(packing.n_trees)]
+        assert packing.tokens_per_tree.tolist() == [len(tree) for tree in trees]
+        assert figures.original_tokens == sum(map(len, sequences))
+        assert figures.ideal_tokens == len(_prefixes(sequences, range(len(sequences))))
+        assert figures.tree_area == sum(len(prefix) for tree in trees for prefix in tree)
+        assert figures.flat_area == sum(n + 1 for s in sequences for n in range(len(s)))
+        assert figures.paid_tokens == packing.n_trees * cap
+        assert 0 < figures.tree_token_ratio <= 1 <= figures.prefix_reuse
+        assert figures.tree_token_ratio <= figures.padded_token_ratio
+        assert 0 < figures.fill <= 1 <= figures.figures()["sharing_lost"]
+        assert figures.tree_area <= figures.flat_area
+
+
+@pytest.mark.parametrize("name", ["gsm8k_solutions", "tau_airline_trajectories"])
+def test_rows_as_they_stand_are_areals(golden_rows: Any, shared_dir: Any, name: str) -> None:
+    golden = json.loads((shared_dir / "golden" / "areal_golden.json").read_text())
+    cases = [case for case in golden.values() if case["dataset"] == name]
+    assert cases
+    for case in cases:
+        rows = golden_rows(name).take(np.arange(*case["rows"]))
+        spec = BatchSpec(case["max_tokens_per_mb"], block_size=1)
+        printed = as_they_stand(rows, PrefixOrder.of(rows)).packed(spec).figures()
+        for figure in ("n_trees", "tree_tokens", "original_tokens", "tree_token_ratio"):
+            assert printed[figure] == case[figure]
+        assert printed["tokens_per_tree"] == case["tokens_per_tree"]
+
+
+def _prefixes(sequences: list[list[int]], members: Any) -> set[tuple[int, ...]]:
+    rows = [sequences[int(row)] for row in members]
+    return {tuple(row[: n + 1]) for row in rows for n in range(len(row))}
 
 
 def test_a_plan_is_a_key() -> None:

@@ -115,8 +115,8 @@ def test_out_of_memory_is_a_result_and_the_sweep_goes_on() -> None:
 
 
 def test_a_step_beyond_the_budget_runs_out_of_memory_and_says_where() -> None:
-    rows = grpo_rows(groups=10, samples=4)
-    plan = TuningPlan(max_tokens_per_mb=3072, memory_budget_gib=0.1)
+    rows = grpo_rows(groups=60, samples=4)
+    plan = TuningPlan(max_tokens_per_mb=10_240, memory_budget_gib=0.1)
     jobs = Jobs()
     job = jobs.start("measure", plan, rows, {"budget_s": ENOUGH_S})
     view = until(jobs, job, lambda v: not v.active)
