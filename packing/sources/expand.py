@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from packing.sources import fields
 from packing.sources.chat.messages import Chat, normalised, normalised_tools
+from packing.sources.chat.syntax import set_clock
 from packing.sources.chat.template import Conversation, Part, Renderer
 from packing.sources.chat.tokenizer import Tokenizer
 from packing.sources.chunks import Chunk, Record
@@ -57,6 +58,7 @@ class Expander:
         self.groups = Groups(roles)
         self.without_turns = 0
         self._simulated: set[Any] = set()
+        set_clock()
 
     def drafts(self, chunk: Chunk, first_record: int) -> list[Draft]:
         """Rows of a chunk's records. Raises SourceError naming the record and field."""
@@ -225,11 +227,13 @@ class Expander:
             return [self._part(value, where, path, True)]
         tokenizer = self._text_tokenizer(where)
         shape = Renderer(tokenizer, None, self._spec.keep_thinking, where).shape()
-        eos = [tokenizer.eos_token] if tokenizer.eos_token else []
-        ends = [*(shape.ends if shape else ()), *eos]
+        eos = tokenizer.eos_token or ""
+        # An engine also stops at the token that pads (Qwen's <|endoftext|>).
+        stops = [t for t in (eos, tokenizer.special_tokens.get("pad_token")) if t]
+        ends = [*(shape.ends if shape else ()), *stops]
         # Text may be a prompt that a template wrote: its turns end as the template ends them.
         rendered = prompt is None or (shape and any(h in prompt for h in shape.headers))
-        end = (shape.end or "") if shape and rendered else "".join(eos)
+        end = (shape.end or "") if shape and rendered else eos
         ended = value.rstrip()
         if ended and not self._raw and ended.endswith(tuple(ends)):
             rest = value[len(ended) :]

@@ -42,7 +42,7 @@ def pack(options: PlanOptions, order: Order = "plan", as_json: Json = False) -> 
         if order not in ("plan", "file"):
             raise ValueError(f"--order is plan or file, not {order}")
         found = simulated(batch, plan, as_json, as_it_stands=order == "file").figures()
-        show({"rows": len(batch.rows), "order": order} | found, as_json)
+        show({"rows": len(batch.rows), "order": order} | made_up(plan) | found, as_json)
 
 
 @app.command()
@@ -53,7 +53,12 @@ def chain(options: PlanOptions, as_json: Json = False) -> None:
         plan = options.plan()
         simulation = simulated(options.batch(plan), plan, as_json)
         # The summary's fields stand at the top, as in AReaL's own figures; the rest is detail.
-        show(simulation.summary() | simulation.to_json(), as_json)
+        show(simulation.summary() | made_up(plan) | simulation.to_json(), as_json)
+
+
+def made_up(plan: TuningPlan) -> dict[str, bool]:
+    """What must be said beside figures of completions that nobody sampled."""
+    return {} if plan.source.simulate is None else {"simulated": True}
 
 
 def simulated(

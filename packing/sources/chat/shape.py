@@ -65,10 +65,10 @@ class Shape:
         text: goes to the end of the conversation. Where its last end token stands in ``content``,
               the template itself writes none.
         """
+        content = content.strip()
+        at = text.find(content) if content else -1
         end = self._last_end(text)
-        rest = text[max(end, 0) :].strip()
-        own = end < 0 or (rest and content.rstrip().endswith(rest))
-        return len(text) if own else end
+        return len(text) if end < 0 or (at >= 0 and end <= at + len(content)) else end
 
     def end_before(self, text: str) -> int:
         """As ``end_of``, where ``text`` goes to the content of the message that follows."""

@@ -25,6 +25,8 @@ _METHODS = frozenset(dir(dict))
 _THOUGHT = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 
 Message = Mapping[str, Any]
+# The time that templates are told: one for a whole load, or rows of one prompt would differ.
+_clock = [datetime.now()]
 
 
 class TemplateRefusal(ValueError):
@@ -67,6 +69,11 @@ def render(
         if not found:
             raise TemplateRefusal(f"it leaves no place for the reasoning of message {i}")
     return text
+
+
+def set_clock() -> None:
+    """The time that templates write is now, and stays so until this is called again."""
+    _clock[0] = datetime.now()
 
 
 def _apart(messages: Sequence[Message]) -> tuple[dict[int, str], list[Message]]:
@@ -186,7 +193,7 @@ def _environment() -> Any:
         return json.dumps(value, **{"ensure_ascii": False, **options})
 
     def strftime_now(form: str) -> str:
-        return datetime.now().strftime(form)
+        return _clock[0].strftime(form)
 
     environment = Environment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]

@@ -188,7 +188,7 @@ class Conversation:
         else:
             text = full[found[at - 1].stop if at else 0 : found[at].stop]
         if asked.rstrip().endswith("<think>") and "</think>" not in text:
-            text = _thought(message) + text
+            text = _with_thought(message, text, asked, (shape.end if shape else None) or "")
         return text
 
     @cached_property
@@ -288,9 +288,16 @@ def _shown(message: Message, text: str) -> bool:
     return any(said and said in text for said in (message["content"].strip(), *calls))
 
 
-def _thought(message: Message) -> str:
-    """Reasoning as it was generated after a prompt that opens it, with what closes it."""
-    thought = reasoning_of(message)
-    if not thought and "</think>" in message["content"]:
-        thought = message["content"].partition("</think>")[0].rpartition("<think>")[2]
-    return thought.strip("\n") + "\n</think>\n\n" if thought.strip() else ""
+def _with_thought(message: Message, text: str, asked: str, end: str) -> str:
+    """A turn with its reasoning, as it was generated after a prompt that opens it.
+
+    text: the turn without reasoning, as the template writes it
+    """
+    content = str(message["content"])
+    thought, closing, answer = content.partition("</think>")
+    thought = thought.removeprefix("<think>")
+    if closing and not message.get("tool_calls"):
+        opened = asked[asked.rindex("<think>") :].removeprefix("<think>")
+        return thought.removeprefix(opened) + closing + answer + end
+    thought = reasoning_of(message) or (thought if closing else "")
+    return (thought.strip("\n") + "\n</think>\n\n" if thought.strip() else "") + text

@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from packing.sources.chat.tokenizer import BUNDLED_FOLDER
+from packing.sources.chat.template import Conversation, Renderer
+from packing.sources.chat.tokenizer import BUNDLED_FOLDER, load_tokenizer
+from packing.sources.errors import Where
 from packing.sources.loaded import Loaded
 from tests.packing.chat_families import FAMILIES, TALKS, TOOL, Family
 from tests.packing.chat_families_more import MORE
@@ -129,3 +133,27 @@ def test_a_text_completion_follows_the_generation_prompt_as_it_is(
         assert ids[: len(head)] == head
         assert [ids[i] for i in trained] == new
         assert trained[0] == len(head)
+
+
+@pytest.mark.parametrize(
+    ("name", "talk"), [(n, t) for n, t in CASES if t in ("talk", "system") and n != "alpaca"]
+)
+def test_any_contents_are_where_the_marks_are(name: str, talk: str, tmp_path: Path) -> None:
+    """Contents with a family's own tokens, headers and line breaks in them: masks do not move."""
+    family = FAMILIES[name]
+    tokenizer = load_tokenizer(str(saved(tmp_path, family)[0]))
+    pieces = [*family.special, "\n\n", " ", "word", "assistant", "user\n", "USER: ", "é", "0"]
+    contents = st.lists(st.sampled_from(pieces), min_size=1, max_size=6).map("".join).map(str.strip)
+
+    @settings(max_examples=25, deadline=None, database=None)
+    @given(st.tuples(*[contents.filter(bool)] * 4))
+    def check(said: tuple[str, ...]) -> None:
+        new = dict(zip(("Hi", "Hello.", "Bye", "See you."), said, strict=True))
+        messages = [m | {"content": new.get(m["content"], m["content"])} for m in TALKS[talk]]
+        where = re.compile("|".join(rf"(?<!\w){re.escape(old)}" for old in new))
+        text = where.sub(lambda found: new[found[0]], family.texts[talk])
+        talked = Conversation(Renderer(tokenizer, None, None, Where("a")), messages, "messages")
+        made = "".join(f"⟦{p.content}⟧" if p.trained else str(p.content) for p in talked.whole())
+        assert made == text and not talked.lost
+
+    check()

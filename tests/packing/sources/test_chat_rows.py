@@ -180,6 +180,26 @@ class TestGenerated:
         found = rows_of(tmp_path, record, self.THINKING)
         assert found == [expected(tmp_path, f"{text}⟦{answer}<|im_end|>⟧", self.THINKING)]
 
+    def test_raw_reasoning_in_a_turn_is_as_it_was_generated(self, tmp_path: Path) -> None:
+        made = FAMILIES["deepseek-r1"]
+        for raw in ("<think>\nhm\n</think>\n\n4", "hm\n</think>\n\n4"):
+            record = {"messages": [{"role": "user", "content": "2+2?"}, said(raw)]}
+            text = (
+                "<｜begin▁of▁sentence｜><｜User｜>2+2?<｜Assistant｜><think>\n"
+                "⟦hm\n</think>\n\n4<｜end▁of▁sentence｜>⟧"
+            )
+            found = rows_of(tmp_path, record, made, expand="turn")
+            assert found == [expected(tmp_path, text, made)]
+
+    def test_a_completion_that_stopped_at_the_padding_token_has_its_end(
+        self, tmp_path: Path
+    ) -> None:
+        path = write_lines(
+            tmp_path / "a.jsonl", [{"question": "a", "completion": "b<|endoftext|>"}]
+        )
+        loaded = read(path)
+        assert loaded.rows.text(loaded.rows[0]).endswith("assistant\nb<|endoftext|>")
+
     @pytest.mark.parametrize("question", ["question", "prompt"])
     def test_samples_of_a_question(self, question: str, tmp_path: Path) -> None:
         asked = "2+2?" if question == "question" else [{"role": "user", "content": "2+2?"}]
@@ -278,6 +298,15 @@ class TestRewritingTemplates:
             ["third", "second", "first"],
         ) or (text == "" and "turn_lost" in {p.kind for p in loaded.problems})
         assert not re.search("one|two|three", text)
+
+
+def test_a_clock_stands_still_for_a_load(tmp_path: Path) -> None:
+    made = family("{{ strftime_now('%H:%M:%S.%f') }}" + PLAIN + END + ASK)
+    folder, _ = saved(tmp_path / "tokenizer", made)
+    record = {"messages": [USER, said("b")]}
+    path = write_lines(tmp_path / "a.jsonl", [record] * 3)
+    loaded = read(path, tokenizer=str(folder), expand="turn")
+    assert loaded.rows.n_groups == 1 and len({r.tobytes() for r in loaded.rows}) == 1
 
 
 FAKES = (

@@ -96,6 +96,37 @@ def test_what_areal_refuses_has_a_mend_in_json_too(npz: Path, command: str) -> N
     assert refused["mend"] in told.stderr and not told.stdout
 
 
+def test_rows_are_saved_as_they_were_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps({"prompt": "a", "completion": c}) + "\n" for c in "xy"))
+    out = run("rows", path, "--save", tmp_path / "out.npz", "--json")
+    again = run("rows", tmp_path / "out.npz", "--json")
+    assert out["fingerprint"] == again["fingerprint"]
+    assert again["origins"] == {"as generated": 2} and out["origins"] == {"re-tokenised": 2}
+
+
+def test_what_is_made_up_is_called_so(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text(json.dumps({"prompt": "a"}) + "\n")
+    simulated = ["--simulate", 4, "--simulate-median", 20]
+    assert run("rows", path, *simulated, "--json")["simulated"]
+    assert run("pack", path, *simulated, "--cap", 4096, "--json")["simulated"]
+
+
+def test_odd_records_and_speakers_by_option(tmp_path: Path) -> None:
+    path = tmp_path / "chats.jsonl"
+    talks = [[("user", "a"), ("assistant", "b")], [("wizard", "a"), ("assistant", "b")]]
+    path.write_text(
+        "".join(
+            json.dumps({"messages": [{"role": r, "content": c} for r, c in talk]}) + "\n"
+            for talk in talks
+        )
+    )
+    out = run("rows", path, "--leave-out-odd", "--json")
+    assert (out["rows"], out["left_out"]["records"], out["odd_records"][0]["row"]) == (1, 1, 1)
+    assert run("rows", path, "--speaker", "wizard=user", "--json")["rows"] == 2
+
+
 def test_rows_of_text(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     lines = [{"prompt": "2 + 2 =", "completion": c} for c in (" 4", " four", " 5")]
