@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
+from pathlib import Path
 
 import streamlit as st
 
-# What the first page needs beside Streamlit: read while the browser still opens.
-_HEAVY = ("plotly.graph_objects", "pandas", "tuning.plan.batch", "packing.sources.load")
+from pages import __file__ as pages
 
 
 def _import_ahead() -> None:
-    for name in _HEAVY:
-        importlib.import_module(name)
+    """What the first page needs beside Streamlit: read while the browser still opens."""
+    import pandas
+    import plotly.graph_objects
+
+    from packing.sources import load
+    from tuning.plan import batch
+
+    del pandas, plotly, load, batch
 
 
 threading.Thread(target=_import_ahead, name="import-ahead", daemon=True).start()
 # st.App, and not a script with st.navigation: with a folder pages/ beside the main script,
 # a deep link to a fresh server would skip the frame.
-app = st.App("pages/frame.py")
+app = st.App(Path(pages).parent / "frame.py")

@@ -8,15 +8,12 @@ Notable:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from packing.packing import Packing
 from packing.prefixes import PrefixOrder
-from packing.rows import Rows, offsets_of
+from packing.rows import offsets_of
 
 Int64s = npt.NDArray[np.int64]
 
@@ -88,92 +85,3 @@ def tree_attention_area(order: PrefixOrder, packing: Packing) -> Int64s:
     n = order.lengths[fed]
     area = n * (n + 1) // 2 - shared * (shared + 1) // 2
     return np.diff(offsets_of(area)[run_offsets])
-
-
-@dataclass(frozen=True, eq=False)
-class PackingMetrics:
-    """The figures of one packing on one rank.
-
-    tokens_per_tree: int64 ``(trees,)``; tree_of_row: int32 ``(rows,)``, as in ``Packing``
-    original_tokens: tokens of the rows that were fed
-    ideal_tokens:    tokens of one trie of them all, whatever the cap
-    tree_area, flat_area: visible (query, key) pairs in the trees, and without any tree
-    """
-
-    packer: str
-    max_tokens_per_mb: int
-    original_tokens: int
-    ideal_tokens: int
-    tokens_per_tree: Int64s
-    tree_of_row: npt.NDArray[np.int32]
-    tree_area: int
-    flat_area: int
-
-    @classmethod
-    def of(cls, packing: Packing, rows: Rows, order: PrefixOrder | None = None) -> PackingMetrics:
-        """Figures of ``packing`` of ``rows``; pass their ``order`` where it is known."""
-        order = PrefixOrder.of(rows) if order is None else order
-        lengths = rows.lengths[packing.arrival]
-        return cls(
-            packer=packing.packer,
-            max_tokens_per_mb=packing.max_tokens_per_mb,
-            original_tokens=int(lengths.sum()),
-            ideal_tokens=order.tree_tokens(packing.arrival),
-            tokens_per_tree=packing.tokens_per_tree,
-            tree_of_row=packing.tree_of_row,
-            tree_area=int(tree_attention_area(order, packing).sum()),
-            flat_area=flat_attention_area(lengths),
-        )
-
-    @property
-    def n_trees(self) -> int:
-        return len(self.tokens_per_tree)
-
-    @property
-    def tree_tokens(self) -> int:
-        return int(self.tokens_per_tree.sum())
-
-    @property
-    def paid_tokens(self) -> int:
-        return paid_tokens(self.n_trees, self.max_tokens_per_mb)
-
-    @property
-    def tree_token_ratio(self) -> float:
-        return tree_token_ratio(self.tree_tokens, self.original_tokens)
-
-    @property
-    def padded_token_ratio(self) -> float:
-        return padded_token_ratio(self.paid_tokens, self.original_tokens)
-
-    @property
-    def prefix_reuse(self) -> float:
-        return prefix_reuse(self.tree_tokens, self.original_tokens)
-
-    @property
-    def fill(self) -> float:
-        return fill(self.tree_tokens, self.n_trees, self.max_tokens_per_mb)
-
-    @property
-    def sharing_lost(self) -> float:
-        return sharing_lost(self.tree_tokens, self.ideal_tokens)
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields that ``python -m tuning pack`` prints; AReaL's names where it has them."""
-        return {
-            "packer": self.packer,
-            "max_tokens_per_mb": self.max_tokens_per_mb,
-            "n_trees": self.n_trees,
-            "tree_tokens": self.tree_tokens,
-            "original_tokens": self.original_tokens,
-            "ideal_tokens": self.ideal_tokens,
-            "paid_tokens": self.paid_tokens,
-            "tree_token_ratio": self.tree_token_ratio,
-            "padded_token_ratio": self.padded_token_ratio,
-            "prefix_reuse": self.prefix_reuse,
-            "fill": self.fill,
-            "sharing_lost": self.sharing_lost,
-            "tree_attention_area": self.tree_area,
-            "flat_attention_area": self.flat_area,
-            "tokens_per_tree": self.tokens_per_tree.tolist(),
-            "tree_of_row": self.tree_of_row.tolist(),
-        }

@@ -24,7 +24,12 @@ class MicroBatchSpec:
     packing_algorithm: Literal["ffd", "kk"] = "ffd"
 
 
-def check_spec(spec: MicroBatchSpec, pad_to_maximum: bool = True, parallel_size: int = 1) -> int:
+def check_spec(
+    spec: MicroBatchSpec,
+    pad_to_maximum: bool = True,
+    parallel_size: int = 1,
+    block_size: int = BLOCK_SIZE,
+) -> int:
     """AReaL's checks before it packs, in its order and words.
 
     Returns the cap. Raises ValueError.
@@ -45,10 +50,15 @@ def check_spec(spec: MicroBatchSpec, pad_to_maximum: bool = True, parallel_size:
             "Block masks require padded sequences for efficient computation. "
             "Please set pad_to_maximum=True."
         )
-    align = math.lcm(BLOCK_SIZE, parallel_size)
+    align = math.lcm(block_size, parallel_size)
     if cap % align:
         raise ValueError(
             f"max_tokens_per_tree ({cap}) must be a multiple of {align} (lcm of "
-            f"BLOCK_SIZE={BLOCK_SIZE} and parallel_size={parallel_size}) when pad_to_maximum=True."
+            f"BLOCK_SIZE={block_size} and parallel_size={parallel_size}) when pad_to_maximum=True."
         )
     return cap
+
+
+def aligned(cap: int, alignment: int = BLOCK_SIZE) -> int:
+    """The smallest multiple of ``alignment`` that is at least ``cap``."""
+    return -(-cap // alignment) * alignment

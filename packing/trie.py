@@ -74,6 +74,15 @@ class Trie:
         """int64 ``(K,)``, tokens in each node."""
         return self.end - self.start
 
+    @cached_property
+    def levels(self) -> int:
+        """Nodes on the longest path from a root."""
+        level = np.ones(len(self), dtype=np.int64)
+        for node, parent in enumerate(self.parent.tolist()):
+            if parent >= 0:
+                level[node] = level[parent] + 1
+        return int(level.max(initial=0))
+
     @property
     def attention_area(self) -> int:
         """Visible (query, key) pairs: sum over tokens of their depth + 1."""

@@ -6,12 +6,20 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from scripts.environment import prepare
 from scripts.system import PYTHON, ROOT, SetupError, install_system_package, say
 
 # Two processes: the browser waits most of the time, and the other tests use what it leaves.
 _WHOLE_SUITE = ["-n", "2", "--dist", "loadgroup"]
+_CHECKS = {
+    "ruff check": ["-m", "ruff", "check", "."],
+    "ruff format": ["-m", "ruff", "format", "--check", "."],
+    "imports": ["-c", "from importlinter.cli import lint_imports_command as c; c()"],
+    "dependencies": ["-m", "deptry", "."],
+    "mypy": ["-m", "mypy"],
+}
 
 
 def find_chromium() -> str | None:
@@ -29,26 +37,32 @@ def run_app(arguments: list[str]) -> int:
 
 
 def run_tests(arguments: list[str]) -> int:
-    """Lint, types, tests; all of them run, and one failure fails the whole."""
+    """Checks and tests side by side; all of them run, and one failure fails the whole."""
     prepare("app", "test")
     if find_chromium() is None:
         install_system_package("chromium")
         if find_chromium() is None:
             say("The browser tests are skipped: install Chromium or Chrome to run them.")
-    steps = {
-        "ruff check": ["ruff", "check", "."],
-        "ruff format": ["ruff", "format", "--check", "."],
-        "mypy": ["mypy"],
-        "pytest": ["pytest", *(arguments or _WHOLE_SUITE)],
-    }
-    bad = []
-    for name, command in steps.items():
-        say(f"\n== {name}")
-        if subprocess.run([PYTHON, "-m", *command]).returncode != 0:
-            bad.append(name)
+    suite = [*_WHOLE_SUITE, *arguments] if set(arguments) <= {"--deep"} else arguments
+    with ThreadPoolExecutor() as pool:  # what the checks print is kept until the tests are through
+        checks = {name: pool.submit(_check, command) for name, command in _CHECKS.items()}
+        say("== pytest, and beside it " + ", ".join(_CHECKS))
+        passed = {"pytest": subprocess.run([PYTHON, "-m", "pytest", *suite]).returncode == 0}
+        for name, check in checks.items():
+            passed[name], printed = check.result()
+            say(f"== {name}: " + ("passed" if passed[name] else f"failed\n{printed}"))
+    bad = [name for name, good in passed.items() if not good]
     if bad:
         say(f"\nFailed: {', '.join(bad)}.")
     return 1 if bad else 0
+
+
+def _check(command: list[str]) -> tuple[bool, str]:
+    """Whether a command of this Python succeeds, and all that it prints."""
+    done = subprocess.run(
+        [PYTHON, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    return done.returncode == 0, done.stdout
 
 
 def main() -> int:

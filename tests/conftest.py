@@ -7,14 +7,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 
 from packing.rows import Rows
 from tests.app import CHROMIUM_FLAGS, chromium_path
 
+# A busy machine makes no example wrong.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--deep", action="store_true", help="run the tests that take long, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What runs together in one process when several share the suite: a file, or all of browser/.
 
     Two browsers at once would wait for each other; a file's fixtures are made once.
@@ -23,9 +32,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.parent.name
         group = folder if folder == "browser" else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
+    if not config.getoption("--deep"):
+        deep = [item for item in items if item.get_closest_marker("deep")]
+        items[:] = [item for item in items if item not in deep]
+        config.hook.pytest_deselected(items=deep)
 
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def rows_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One cache of tokenised rows for all tests; not the one of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ESPALIER_CACHE", str(tmp_path_factory.mktemp("rows-cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

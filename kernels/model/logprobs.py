@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -54,11 +55,21 @@ class Transitions:
         n_tokens: int,
         device: str | torch.device = "cpu",
         chunk_size: int = CHUNK_SIZE,
+        every_position: bool = False,
     ) -> Transitions:
-        """The transitions of a layout whose forward has ``n_tokens`` positions with padding."""
+        """The transitions of a layout whose forward has ``n_tokens`` positions with padding.
+
+        every_position: ``parents`` are all of the layout's positions, also where rows end
+        """
         children = np.flatnonzero(layout.parent >= 0)
         children = children[np.argsort(layout.parent[children], kind="stable")]
+        parents: npt.NDArray[np.int32]
         parents, slots = np.unique(layout.parent[children], return_inverse=True)
+        if every_position:
+            parents, slots = (
+                np.arange(layout.n_tokens, dtype=np.int32),
+                parents[slots].astype(np.int64),
+            )
         cuts = np.append(np.arange(0, len(parents), chunk_size), len(parents))
         child_cuts = np.searchsorted(slots, cuts)
         predicted = np.ones(len(layout.row_positions), dtype=bool)
@@ -93,11 +104,13 @@ class PackedLogprobs:
 
     logp:    ``(N,)``, log-probability of the token at each position; 0 at roots and padding
     entropy: ``(N,)`` or None, entropy in nats of the distribution that the token was drawn from
+    extrema: ``(2, U)`` or None, smallest and largest logit of each parent, without gradient
     """
 
     logp: Tensor
     entropy: Tensor | None
     transitions: Transitions
+    extrema: Tensor | None = None
 
     def rows(self) -> Tensor:
         """``logp`` of every token but the first of every row, row after row."""
@@ -116,17 +129,23 @@ def head_logprobs(
     transitions: Transitions,
     bias: Tensor | None = None,
     entropy: bool = False,
+    temperature: float = 1.0,
+    extrema: bool = False,
 ) -> PackedLogprobs:
-    """Log-probabilities from hidden states ``(N, hidden)`` and a head ``(vocabulary, hidden)``."""
-    logp, of_parents = _HeadLogprobs.apply(  # type: ignore[no-untyped-call]
-        hidden, weight, bias, transitions, entropy
+    """Log-probabilities from hidden states ``(N, hidden)`` and a head ``(vocabulary, hidden)``.
+
+    Logits are divided by ``temperature``; ``extrema`` are those before the division.
+    """
+    logp, of_parents, bounds = _HeadLogprobs.apply(  # type: ignore[no-untyped-call]
+        hidden, weight, bias, transitions, entropy, temperature, extrema
     )
     zeros = logp.new_zeros(transitions.n_tokens)
     entropies = None
     if entropy:
         at_children = of_parents.index_select(0, transitions.slots)
         entropies = zeros.index_copy(0, transitions.children, at_children)
-    return PackedLogprobs(zeros.index_copy(0, transitions.children, logp), entropies, transitions)
+    packed = zeros.index_copy(0, transitions.children, logp)
+    return PackedLogprobs(packed, entropies, transitions, bounds if extrema else None)
 
 
 def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -136,7 +155,7 @@ def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class _HeadLogprobs(torch.autograd.Function):
-    """Log-probabilities of children ``(T,)`` and entropies of parents ``(U,)``, chunk by chunk."""
+    """Log-probabilities of children ``(T,)``, entropies and extrema of parents, chunk by chunk."""
 
     @staticmethod
     def forward(
@@ -146,14 +165,21 @@ class _HeadLogprobs(torch.autograd.Function):
         bias: Tensor | None,
         transitions: Transitions,
         with_entropy: bool,
-    ) -> tuple[Tensor, Tensor]:
+        temperature: float,
+        with_extrema: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         t = transitions
         wide = torch.promote_types(hidden.dtype, torch.float32)
         logp = hidden.new_empty(len(t.children), dtype=wide)
         normalizer = hidden.new_empty(len(t.parents), dtype=wide)
         entropy = hidden.new_empty(len(t.parents) if with_entropy else 0, dtype=wide)
+        extrema = hidden.new_empty((2, len(t.parents) if with_extrema else 0), dtype=wide)
         for u0, u1, c0, c1 in t.chunks:
             logits = _logits(hidden[t.parents[u0:u1]], weight, bias)
+            if with_extrema:
+                torch.aminmax(logits, dim=-1, out=(extrema[0, u0:u1], extrema[1, u0:u1]))
+            if temperature != 1.0:
+                logits = logits / temperature
             normalizer[u0:u1] = torch.logsumexp(logits, dim=-1)
             slots = t.slots[c0:c1] - u0
             logp[c0:c1] = logits[slots, t.targets[c0:c1]] - normalizer[u0:u1][slots]
@@ -163,23 +189,28 @@ class _HeadLogprobs(torch.autograd.Function):
         ctx.save_for_backward(hidden, weight, bias, normalizer, entropy)
         ctx.transitions = t
         ctx.with_entropy = with_entropy
-        return logp, entropy
+        ctx.temperature = temperature
+        ctx.mark_non_differentiable(extrema)
+        return logp, entropy, extrema
 
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Any, grad_logp: Tensor, grad_entropy: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
+        ctx: Any, grad_logp: Tensor, grad_entropy: Tensor, _: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None, None, None, None, None]:
         """With P the softmax, d logp_c / dz = onehot(c) - P and dH / dz = -P (log P + H)."""
         hidden, weight, bias, normalizer, entropy = ctx.saved_tensors
-        t = ctx.transitions
+        t, temperature = ctx.transitions, ctx.temperature
         grad_hidden = torch.zeros_like(hidden)
         # many small chunks add up here: bf16 would round each of them away
         grad_weight = torch.zeros_like(weight, dtype=normalizer.dtype)
         grad_bias = None if bias is None else torch.zeros_like(bias, dtype=normalizer.dtype)
         for u0, u1, c0, c1 in t.chunks:
             parents, slots = t.parents[u0:u1], t.slots[c0:c1] - u0
-            log_p = _logits(hidden[parents], weight, bias).sub_(normalizer[u0:u1, None])
+            log_p = _logits(hidden[parents], weight, bias)
+            if temperature != 1.0:
+                log_p = log_p / temperature
+            log_p.sub_(normalizer[u0:u1, None])
             per_parent = normalizer.new_zeros(u1 - u0).index_add_(0, slots, grad_logp[c0:c1])
             scale = per_parent.neg_()[:, None]
             if ctx.with_entropy:
@@ -187,6 +218,8 @@ class _HeadLogprobs(torch.autograd.Function):
                 scale = scale - of_entropy * (log_p + entropy[u0:u1, None])
             grad_logits = log_p.exp_().mul_(scale)
             grad_logits.index_put_((slots, t.targets[c0:c1]), grad_logp[c0:c1], accumulate=True)
+            if temperature != 1.0:
+                grad_logits.div_(temperature)
             if grad_bias is not None:
                 grad_bias += grad_logits.sum(dim=0)
             narrow = grad_logits.to(hidden.dtype)
@@ -196,6 +229,8 @@ class _HeadLogprobs(torch.autograd.Function):
             grad_hidden,
             grad_weight.to(weight.dtype),
             None if grad_bias is None else grad_bias.to(weight.dtype),
+            None,
+            None,
             None,
             None,
         )

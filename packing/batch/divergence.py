@@ -4,7 +4,7 @@ A date in the system prompt, an id, reasoning stripped from earlier turns, a wor
 tokens at a turn boundary: rows part early, and what follows is the same text again, but a trie
 cannot share it. Every branch point of the trie is asked whether its strands become equal again
 (``realignment``); places that part alike are one finding; its gain is computed, not guessed: the
-differing pieces are cut out of the rows and the trees of the rows so changed are counted.
+differing pieces are cut out of the rows, and AReaL's way of the batch so changed is counted.
 
 Notable:
 - the pieces themselves still count, once each: the gain is only what follows them
@@ -19,8 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from packing.batch.pipeline import simulate
 from packing.batch.realignment import BranchPoints, Place
-from packing.packers.areal import pack_areal
+from packing.batch.spec import BatchSpec
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows, offsets_of
 
@@ -48,8 +49,8 @@ class Divergence:
     after:        token ids that follow in all of them (at most 24)
     equal_tokens: tokens equal after the pieces (median over the strands there)
     tokens_saved: tokens that one tree of all rows would not hold if what follows were shared
-    ratio_from:   tokens in trees / tokens in rows as it is (AReaL's tree token ratio)
-    ratio_to:     the same if what follows the pieces were shared
+    tree_tokens:  tokens in the trees of one update, as it is and without the pieces
+    paid_tokens:  tokens that run through the model in it, as it is and without the pieces
     """
 
     position: int
@@ -62,19 +63,18 @@ class Divergence:
     after: tuple[int, ...]
     equal_tokens: int
     tokens_saved: int
-    ratio_from: float
-    ratio_to: float
+    tree_tokens: tuple[int, int]
+    paid_tokens: tuple[int, int]
 
 
 def find_divergences(
-    rows: Rows, order: PrefixOrder, max_tokens_per_mb: int | None = None, limit: int = 10
+    rows: Rows, order: PrefixOrder, spec: BatchSpec, limit: int = 10
 ) -> list[Divergence]:
-    """At most ``limit`` divergences, the most tokens to gain first.
+    """At most ``limit`` divergences that help, the most paid tokens to gain first.
 
-    order: ``PrefixOrder.of(rows)``. The tokens to gain are those of one unsplit tree. The ratios
-    are too, but with ``max_tokens_per_mb`` they are those of AReaL's packing under this cap
-    (RowTooLong where a row does not fit), where first fit may win or lose some by the way.
-    Token ids are given as they are; ``rows.text`` makes them readable.
+    order: ``PrefixOrder.of(rows)``. First fit may lose by the way what the trie gains: what would
+    make the update's trees larger, or pay more, is left out. Token ids are given as they are;
+    ``rows.text`` makes them readable. Raises BatchRefused where AReaL stops at the batch.
     """
     if not rows.n_tokens:
         return []
@@ -90,18 +90,15 @@ def find_divergences(
             measured.append((saved, places))
     measured.sort(key=lambda finding: -finding[0])
     everything = np.arange(len(rows))
-    now = order.tree_tokens()
-    packed = pack_areal(order, max_tokens_per_mb).tree_tokens if max_tokens_per_mb else now
+    now = simulate(rows, spec, order)
     found = []
     for saved, places in measured[:limit]:
-        then = now - saved
-        if max_tokens_per_mb:
-            kept = PrefixOrder.of(_kept(rows, _tokens_to_keep(rows, places), everything))
-            pieces = now - saved - kept.tree_tokens()
-            then = pack_areal(kept, max_tokens_per_mb).tree_tokens + pieces
-        by_gain = sorted(places, key=lambda place: -place.gain)
-        found.append(_described(rows, by_gain, saved, packed, then))
-    return found
+        then = simulate(_kept(rows, _tokens_to_keep(rows, places), everything), spec)
+        trees, paid = (now.tree_tokens, then.tree_tokens), (now.paid_tokens, then.paid_tokens)
+        if trees[1] < trees[0] and paid[1] <= paid[0]:
+            by_gain = sorted(places, key=lambda place: -place.gain)
+            found.append(_described(rows, by_gain, saved, trees, paid))
+    return sorted(found, key=lambda d: (d.paid_tokens[1], -d.tokens_saved))
 
 
 def _all_places(branch_points: BranchPoints) -> Iterator[Place]:
@@ -147,7 +144,9 @@ def _tokens_saved(branch_points: BranchPoints, places: list[Place], keep: Bools)
     return branch_points.order.tree_tokens(scope) - after - pieces
 
 
-def _described(rows: Rows, places: list[Place], saved: int, now: int, then: int) -> Divergence:
+def _described(
+    rows: Rows, places: list[Place], saved: int, trees: tuple[int, int], paid: tuple[int, int]
+) -> Divergence:
     touched = np.unique(np.concatenate([s.rows for place in places for s in place.strands]))
     best = places[0]
     one = best.strands[0]
@@ -168,8 +167,8 @@ def _described(rows: Rows, places: list[Place], saved: int, now: int, then: int)
         after=tuple(rows[one.row][start : start + min(_CONTEXT, equal)].tolist()),
         equal_tokens=equal,
         tokens_saved=saved,
-        ratio_from=now / rows.n_tokens,
-        ratio_to=then / rows.n_tokens,
+        tree_tokens=trees,
+        paid_tokens=paid,
     )
 
 

@@ -1,71 +1,37 @@
-"""What came of a batch: per pass, rank and minibatch its trees, and in sum what is paid.
+"""What AReaL does with a batch: per pass, rank and minibatch its trees, and in sum what is paid.
 
 Notable:
 - in every pass all ranks run as many trees as the rank with the most, each padded to the cap
-- ``BatchSimulation.summary`` and ``BatchSimulation.to_json`` are plain dicts, ready for JSON
+- a row is in one tree of an update, whatever rank and minibatch: ``packing`` numbers the trees of
+  an update minibatch by minibatch, rank by rank, and every figure and picture follows from it
+- ``figures``, ``summary`` and ``to_json`` are plain dicts, ready for JSON; none is worked out twice
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from packing import metrics
-from packing.batch.dispatch import Dispatch
-from packing.packers.allocate import allocator
-from packing.packers.flat import MicroBatches, PaddedBatch, PaddingRule, split_micro_batches
+from packing.batch.spec import BatchSpec
+from packing.packers.bounds import Bounds, bounds
+from packing.packers.flat import (
+    MicroBatches,
+    PaddedBatch,
+    split_micro_batches,
+    split_synchronised,
+)
 from packing.packing import Packing
-from packing.rows import Rows
-from packing.spec import MicroBatchSpec
+from packing.prefixes import PrefixOrder
+from packing.trie import Forest, build_forest
 
 Int64s = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class BatchSpec:
-    """How one batch is trained; names and defaults are AReaL's.
-
-    ``packing_algorithm`` shares groups over ranks in SPMD mode, and rows over flat micro-batches;
-    ``n_mbs``, ``granularity``, ``n_mbs_divisor`` and ``padding`` matter to the flat baseline only.
-    """
-
-    max_tokens_per_mb: int
-    dp_size: int = 1
-    ppo_n_minibatches: int = 4
-    mode: Dispatch = "controller"
-    samples_per_prompt: int | None = None
-    packing_algorithm: Literal["ffd", "kk"] = "ffd"
-    n_mbs: int = 1
-    granularity: int = 1
-    n_mbs_divisor: int = 1
-    padding: PaddingRule = field(default_factory=PaddingRule)
-
-    def __post_init__(self) -> None:
-        if self.max_tokens_per_mb < 1:
-            raise ValueError(
-                "MicroBatchSpec.max_tokens_per_mb must be a positive value for tree training."
-            )
-        if self.mode not in get_args(Dispatch):
-            raise ValueError(f"mode is 'controller' or 'spmd', not '{self.mode}'.")
-        allocator(self.packing_algorithm)
-        for name in ("dp_size", "ppo_n_minibatches", "n_mbs", "granularity", "n_mbs_divisor"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; the smallest is 1.")
-
-    @property
-    def spec(self) -> MicroBatchSpec:
-        """The flat baseline's micro-batch spec."""
-        return MicroBatchSpec(
-            n_mbs=self.n_mbs,
-            granularity=self.granularity,
-            max_tokens_per_mb=self.max_tokens_per_mb,
-            n_mbs_divisor=self.n_mbs_divisor,
-            packing_algorithm=self.packing_algorithm,
-        )
+Int32s = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -84,29 +50,6 @@ class Comparison:
     flat: int | None
     padded: int
     flat_error: str | None = None
-
-    @classmethod
-    def of(
-        cls,
-        packing: Packing,
-        rows: Rows,
-        spec: MicroBatchSpec,
-        padding: PaddingRule | None = None,
-    ) -> Comparison:
-        """One rank: ``packing`` against the flat micro-batches of the same rows under ``spec``."""
-        lengths = rows.lengths[packing.arrival]
-        flat, error = None, None
-        try:
-            flat = split_micro_batches(lengths, spec, padding).padded_tokens
-        except RuntimeError as refusal:
-            error = str(refusal)
-        return cls(
-            original_tokens=int(lengths.sum()),
-            tree=metrics.paid_tokens(packing.n_trees, packing.max_tokens_per_mb),
-            flat=flat,
-            padded=PaddedBatch.of(lengths).tokens,
-            flat_error=error,
-        )
 
     @property
     def tree_over_flat(self) -> float | None:
@@ -130,23 +73,26 @@ class RankPass:
     """What one rank packs in one pass. M members.
 
     members:         int64 ``(M,)``, row numbers in the order they are fed
+    lengths:         int64 ``(M,)``, tokens of each
     tree_of_member:  int32 ``(M,)``, -1 for an empty row
     tokens_per_tree: int64 ``(trees,)``
-    tokens:          tokens of the members
     dummies:         empty trees run to stay in step with the rank that has the most
-    baseline:        flat micro-batches of the same rows on this rank alone; None where refused
     """
 
     members: Int64s
-    tree_of_member: npt.NDArray[np.int32]
+    lengths: Int64s
+    tree_of_member: Int32s
     tokens_per_tree: Int64s
-    tokens: int
     dummies: int
-    baseline: MicroBatches | None
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the members."""
+        return int(self.lengths.sum())
 
     @property
     def n_trees(self) -> int:
-        """Trees with rows in them."""
+        """Trees with tokens in them."""
         return len(self.tokens_per_tree)
 
     @property
@@ -157,6 +103,13 @@ class RankPass:
     def tree_token_ratio(self) -> float:
         """What AReaL logs as ``tree_token_ratio`` on this rank."""
         return metrics.tree_token_ratio(self.tree_tokens, self.tokens)
+
+    def packing(self, rows: int, spec: BatchSpec) -> Packing:
+        """The same as a Packing over so many rows of the batch."""
+        tree_of_row = np.full(rows, -1, dtype=np.int32)
+        tree_of_row[self.members] = self.tree_of_member
+        cap = spec.max_tokens_per_mb
+        return Packing(tree_of_row, self.tokens_per_tree, cap, spec.packer, self.members)
 
     @property
     def sequence_ids(self) -> list[list[int]]:
@@ -180,13 +133,18 @@ class Pass:
     """One packed pass over all ranks: ``compute_logp``, or ``ppo_update`` of one minibatch."""
 
     name: str
+    spec: BatchSpec
     ranks: tuple[RankPass, ...]
-    comparison: Comparison
 
     @property
     def trees_per_rank(self) -> int:
         """Trees every rank runs once the counts are synchronised, dummies included."""
         return self.ranks[0].n_trees + self.ranks[0].dummies
+
+    @property
+    def n_trees(self) -> int:
+        """Trees with tokens in them, over all ranks."""
+        return sum(rank.n_trees for rank in self.ranks)
 
     @property
     def tree_tokens(self) -> int:
@@ -201,26 +159,181 @@ class Pass:
         """Dummy trees over all ranks."""
         return sum(rank.dummies for rank in self.ranks)
 
+    @property
+    def paid_tokens(self) -> int:
+        """What runs through the model: every tree padded to the cap, dummies included."""
+        return len(self.ranks) * self.trees_per_rank * self.spec.max_tokens_per_mb
+
+    @cached_property
+    def flat(self) -> tuple[MicroBatches, ...]:
+        """Flat micro-batches of the same rows, all ranks in step.
+
+        Raises RuntimeError in AReaL's words where it would refuse them.
+        """
+        lengths = [rank.lengths for rank in self.ranks]
+        return split_synchronised(lengths, self.spec.micro_batch, self.spec.padding)
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        flat, error = None, None
+        try:
+            flat = len(self.ranks) * max(one.padded_tokens for one in self.flat)
+        except RuntimeError as refusal:
+            error = str(refusal)
+        padded = max(PaddedBatch.of(rank.lengths).tokens for rank in self.ranks)
+        return Comparison(
+            self.tokens, self.paid_tokens, flat, len(self.ranks) * padded, flat_error=error
+        )
+
+    def baseline(self, rank: int) -> MicroBatches | None:
+        """Flat micro-batches of one rank by itself; None where AReaL refuses them."""
+        try:
+            return split_micro_batches(
+                self.ranks[rank].lengths, self.spec.micro_batch, self.spec.padding
+            )
+        except RuntimeError:
+            return None
+
 
 @dataclass(frozen=True, eq=False)
 class BatchSimulation:
     """One batch from groups to trees.
 
+    order:        of all rows that were given; row numbers below are its own
     parts:        per rank its group numbers, in the rank's order
     rank_rows:    per rank its row numbers, in the rank's order
-    group_of:     int32 ``(rows,)``, group number of a row, by row number
+    group_of:     int32 ``(rows,)``, group number of a row
     sample_of:    int64 ``(rows,)``, place of a row in its group; -1 outside the batch
     compute_logp: the pass over the whole batch
     ppo_update:   one pass a minibatch
     """
 
-    plan: BatchSpec
+    spec: BatchSpec
+    order: PrefixOrder
     parts: tuple[Int64s, ...]
     rank_rows: tuple[Int64s, ...]
-    group_of: npt.NDArray[np.int32]
+    group_of: Int32s
     sample_of: Int64s
     compute_logp: Pass
     ppo_update: tuple[Pass, ...]
+
+    @cached_property
+    def _trees(self) -> list[tuple[int, int, RankPass]]:
+        """Minibatch, rank and what it packs, in the order in which trees are numbered."""
+        return [
+            (minibatch, rank, packed)
+            for minibatch, update in enumerate(self.ppo_update)
+            for rank, packed in enumerate(update.ranks)
+        ]
+
+    @cached_property
+    def packing(self) -> Packing:
+        """All trees of one update; the rows in the order in which they are fed."""
+        tree_of_row = np.full(len(self.order), -1, dtype=np.int32)
+        before = 0
+        for _, _, packed in self._trees:
+            inside = packed.tree_of_member >= 0
+            tree_of_row[packed.members[inside]] = packed.tree_of_member[inside] + before
+            before += packed.n_trees
+        return Packing(
+            tree_of_row,
+            np.concatenate([packed.tokens_per_tree for _, _, packed in self._trees]),
+            self.spec.max_tokens_per_mb,
+            self.spec.packer,
+            np.concatenate([packed.members for _, _, packed in self._trees]),
+        )
+
+    @cached_property
+    def rank_of_tree(self) -> Int64s:
+        """int64 ``(trees,)``."""
+        return np.repeat([rank for _, rank, _ in self._trees], self._counts)
+
+    @cached_property
+    def minibatch_of_tree(self) -> Int64s:
+        """int64 ``(trees,)``."""
+        return np.repeat([minibatch for minibatch, _, _ in self._trees], self._counts)
+
+    @property
+    def _counts(self) -> list[int]:
+        return [packed.n_trees for _, _, packed in self._trees]
+
+    @cached_property
+    def forest(self) -> Forest:
+        """The tries of all trees of one update."""
+        return build_forest(self.order, self.packing)
+
+    @property
+    def n_trees(self) -> int:
+        """Trees with tokens in them, over all ranks and minibatches of one update."""
+        return self.packing.n_trees
+
+    @property
+    def n_dummy_trees(self) -> int:
+        """Empty trees of one update, run so that ranks stay in step."""
+        return sum(update.dummies for update in self.ppo_update)
+
+    @property
+    def tree_tokens(self) -> int:
+        return self.packing.tree_tokens
+
+    @cached_property
+    def original_tokens(self) -> int:
+        """Tokens of the batch's rows."""
+        return sum(update.tokens for update in self.ppo_update)
+
+    @property
+    def paid_tokens(self) -> int:
+        """Tokens that run through the model in one update."""
+        return sum(update.paid_tokens for update in self.ppo_update)
+
+    @property
+    def tree_token_ratio(self) -> float:
+        return metrics.tree_token_ratio(self.tree_tokens, self.original_tokens)
+
+    @property
+    def padded_token_ratio(self) -> float:
+        return metrics.padded_token_ratio(self.paid_tokens, self.original_tokens)
+
+    @property
+    def prefix_reuse(self) -> float:
+        return metrics.prefix_reuse(self.tree_tokens, self.original_tokens)
+
+    @property
+    def fill(self) -> float:
+        """Part of the trees that hold tokens that is not padding."""
+        return metrics.fill(self.tree_tokens, self.n_trees, self.spec.max_tokens_per_mb)
+
+    @cached_property
+    def ideal_tokens(self) -> int:
+        """Tokens of one trie of all rows: no packer can need fewer."""
+        return self.order.tree_tokens(self.packing.arrival)
+
+    @cached_property
+    def tree_area(self) -> int:
+        """Visible (query, key) pairs in all trees."""
+        return int(metrics.tree_attention_area(self.order, self.packing).sum())
+
+    @cached_property
+    def flat_area(self) -> int:
+        """Visible pairs without any tree."""
+        return metrics.flat_attention_area(self.order.lengths[self.packing.arrival])
+
+    @property
+    def row_tokens_per_tree(self) -> Int64s:
+        """int64 ``(trees,)``: tokens of the rows in each tree, shared ones counted per row."""
+        fed = self.packing.arrival
+        tree = self.packing.tree_of_row[fed]
+        inside = tree >= 0
+        lengths = self.order.lengths[fed[inside]]
+        return np.bincount(tree[inside], lengths, self.n_trees).astype(np.int64)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """What no packer can do without, given these ranks and minibatches."""
+        cap = self.spec.max_tokens_per_mb
+        least = [bounds(self.order, cap, packed.members) for _, _, packed in self._trees]
+        names = (one.name for one in fields(Bounds))
+        return Bounds(**{name: sum(getattr(one, name) for one in least) for name in names})
 
     @cached_property
     def comparison(self) -> Comparison:
@@ -228,56 +341,92 @@ class BatchSimulation:
         parts = [update.comparison for update in self.ppo_update]
         flats = [part.flat for part in parts if part.flat is not None]
         return Comparison(
-            original_tokens=sum(part.original_tokens for part in parts),
-            tree=sum(part.tree for part in parts),
+            original_tokens=self.original_tokens,
+            tree=self.paid_tokens,
             flat=sum(flats) if len(flats) == len(parts) else None,
             padded=sum(part.padded for part in parts),
             flat_error=next((part.flat_error for part in parts if part.flat_error), None),
         )
 
+    @property
+    def areal_log(self) -> dict[str, float]:
+        """What AReaL logs: means over its calls, where the figures here are of the sums."""
+        return {
+            "tree_token_ratio": _mean_ratio([self.compute_logp]),
+            "ppo_actor/update/tree_token_ratio": _mean_ratio(self.ppo_update),
+            "ppo_actor/update/num_micro_batches": float(
+                np.mean([update.trees_per_rank for update in self.ppo_update])
+            ),
+        }
+
+    def figures(self) -> dict[str, Any]:
+        """The figures of one update; AReaL's names where it has them."""
+        return {
+            "packer": self.spec.packer,
+            "max_tokens_per_mb": self.spec.max_tokens_per_mb,
+            "n_trees": self.n_trees,
+            "n_dummy_trees": self.n_dummy_trees,
+            "tree_tokens": self.tree_tokens,
+            "original_tokens": self.original_tokens,
+            "ideal_tokens": self.ideal_tokens,
+            "paid_tokens": self.paid_tokens,
+            "tree_token_ratio": self.tree_token_ratio,
+            "padded_token_ratio": self.padded_token_ratio,
+            "prefix_reuse": self.prefix_reuse,
+            "fill": self.fill,
+            "sharing_lost": metrics.sharing_lost(self.tree_tokens, self.ideal_tokens),
+            "tree_attention_area": self.tree_area,
+            "flat_attention_area": self.flat_area,
+            "paid_flat": self.comparison.flat,
+            "paid_padded": self.comparison.padded,
+            "bound_trees": self.bounds.trees,
+            "bound_tokens": self.bounds.tokens,
+            "areal_log": self.areal_log,
+            "tokens_per_tree": self.packing.tokens_per_tree.tolist(),
+            "rank_of_tree": self.rank_of_tree.tolist(),
+            "minibatch_of_tree": self.minibatch_of_tree.tolist(),
+            "tree_of_row": self.packing.tree_of_row.tolist(),
+        }
+
     def summary(self) -> dict[str, Any]:
         """Ratios, trees and paid tokens; the first four fields as AReaL's own chain has them."""
-        logp, update = self.compute_logp, self.comparison
-        tree_tokens = sum(one.tree_tokens for one in self.ppo_update)
-        tokens = update.original_tokens
+        logp = self.compute_logp
         return {
             "ratio_compute_logp": metrics.tree_token_ratio(logp.tree_tokens, logp.tokens),
-            "ratio_ppo_update": metrics.tree_token_ratio(tree_tokens, tokens),
+            "ratio_ppo_update": self.tree_token_ratio,
             "trees_per_rank_ppo_update_after_dp_sync": sum(
-                one.trees_per_rank for one in self.ppo_update
+                update.trees_per_rank for update in self.ppo_update
             ),
-            "padded_ratio_ppo_update": metrics.padded_token_ratio(update.tree, tokens),
+            "padded_ratio_ppo_update": self.padded_token_ratio,
             "trees_per_rank_compute_logp_after_dp_sync": logp.trees_per_rank,
-            "padded_ratio_compute_logp": metrics.padded_token_ratio(
-                logp.comparison.tree, logp.tokens
-            ),
-            "original_tokens": tokens,
+            "padded_ratio_compute_logp": metrics.padded_token_ratio(logp.paid_tokens, logp.tokens),
+            "original_tokens": self.original_tokens,
             "dummy_trees_compute_logp": logp.dummies,
-            "dummy_trees_ppo_update": sum(one.dummies for one in self.ppo_update),
+            "dummy_trees_ppo_update": self.n_dummy_trees,
             "paid_compute_logp": logp.comparison.to_json(),
-            "paid_ppo_update": update.to_json(),
+            "paid_ppo_update": self.comparison.to_json(),
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The whole chain; ``[group, sample]`` stands for a row."""
+        """The whole way of the batch; ``[group, sample]`` stands for a row."""
         ranks = [
             {
                 "order": self._named(rows),
-                "compute_logp": logp.to_json(),
-                "baseline_full_batch": _baseline_json(logp),
+                "compute_logp": self.compute_logp.ranks[rank].to_json(),
+                "baseline_full_batch": _baseline_json(self.compute_logp, rank),
                 "ppo_update": [
-                    {"members": self._named(one.members)}
-                    | one.to_json()
-                    | {"baseline": _baseline_json(one)}
-                    for one in (update.ranks[rank] for update in self.ppo_update)
+                    {"members": self._named(update.ranks[rank].members)}
+                    | update.ranks[rank].to_json()
+                    | {"baseline": _baseline_json(update, rank)}
+                    for update in self.ppo_update
                 ],
             }
-            for rank, (rows, logp) in enumerate(
-                zip(self.rank_rows, self.compute_logp.ranks, strict=True)
-            )
+            for rank, rows in enumerate(self.rank_rows)
         ]
+        plan = asdict(self.spec)
+        plan["mode"] = plan.pop("dispatch")
         return {
-            "plan": asdict(self.plan),
+            "plan": plan,
             "dp_parts": [part.tolist() for part in self.parts],
             "ranks": ranks,
             "summary": self.summary(),
@@ -290,5 +439,10 @@ class BatchSimulation:
         return pairs
 
 
-def _baseline_json(one: RankPass) -> dict[str, Any] | None:
-    return None if one.baseline is None else one.baseline.to_json()
+def _mean_ratio(passes: Sequence[Pass]) -> float:
+    return float(np.mean([rank.tree_token_ratio for one in passes for rank in one.ranks]))
+
+
+def _baseline_json(one: Pass, rank: int) -> dict[str, Any] | None:
+    flat = one.baseline(rank)
+    return None if flat is None else flat.to_json()

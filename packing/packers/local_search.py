@@ -6,12 +6,11 @@ the sum of squares of their room: it grows when room gathers in few trees, until
 
 Notable:
 - work is counted, not timed, and the random numbers are seeded: the result is the same on every
-  machine unless the deadline cuts it short
+  machine, however busy
 """
 
 from __future__ import annotations
 
-import time
 from bisect import insort
 from random import Random
 
@@ -31,14 +30,13 @@ def improve(
     max_tokens_per_mb: int,
     enough: int,
     work: int,
-    deadline: float,
 ) -> list[list[int]]:
     """Trees (ascending leaf numbers) after steps that pack about ``work`` leaves again in all.
 
-    Stops at ``enough`` trees, or once ``time.perf_counter()`` passes ``deadline``.
+    Stops at ``enough`` trees.
     """
     search = _Search(leaves, trees, max_tokens_per_mb)
-    while work > 0 and len(search.trees) > max(enough, 1) and time.perf_counter() < deadline:
+    while work > 0 and len(search.trees) > max(enough, 1):
         work -= _STEP_COST + search.step()
     return list(search.trees.values())
 

@@ -4,15 +4,12 @@ It places the leaves of the whole trie by subtrees (``_filling``), takes the bes
 and of AReaL's own result, and improves it (``_local_search``) until the bound on trees is met.
 
 Notable:
-- AReaL has no switch for this packing, but its first fit follows the order of rows: fed tree by
-  tree (``arrival_order``) it never opens more trees than planned. The figures to show are those
-  of ``replay``, which is AReaL's packer on that order
+- AReaL has no switch for this packing, and no order of rows brings it about: AReaL keeps groups
+  whole and sorts them. It is what AReaL does with this packer inside
+- the search is bounded by work, not by time: the same rows give the same trees on every machine
 """
 
 from __future__ import annotations
-
-import time
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -38,20 +35,13 @@ def pack_prefix_aware(
     order: PrefixOrder,
     max_tokens_per_mb: int,
     arrival: npt.ArrayLike | None = None,
-    budget_s: float = 1.5,
 ) -> Packing:
     """Fewest trees first, then fewest tokens, of what the portfolio and the search find.
 
     arrival:  row numbers ``(fed,)`` that are packed; all rows by default. Their order matters only
               to AReaL's own packing, which ours is never worse than.
-    budget_s: seconds from the call after which the local search stops; 0 skips it. The search does
-              a fixed amount of work (about 0.6 s of one core) and often none, where the bound is
-              met; the result differs between machines only where this budget cuts it short.
     Raises RowTooLong (AReaL's ValueError) at the first row longer than the cap.
-
-    The packing's ``arrival`` is the order to feed the rows in (``arrival_order``).
     """
-    deadline = time.perf_counter() + budget_s
     leaves = Leaves.of(order, max_tokens_per_mb, arrival)
     areal = pack_areal(order, max_tokens_per_mb, arrival)
     trees = _leaf_trees(leaves, areal)
@@ -59,32 +49,9 @@ def pack_prefix_aware(
         enough = bounds_of_leaves(leaves, max_tokens_per_mb).trees
         trees = _best_of_portfolio(leaves, trees, max_tokens_per_mb, enough)
         work = min(_SEARCH_LEAVES, _SEARCH_ROUNDS * len(leaves))
-        found = improve(leaves, trees, max_tokens_per_mb, enough, work, deadline)
+        found = improve(leaves, trees, max_tokens_per_mb, enough, work)
         trees = min(trees, found, key=lambda t: (len(t), sum(leaves.tokens_per_tree(t))))
     return _as_packing(leaves, trees, max_tokens_per_mb, areal.arrival)
-
-
-def arrival_order(packing: Packing, order: PrefixOrder) -> Int64s:
-    """Row numbers int64 ``(fed,)`` in an order that makes AReaL's first fit follow ``packing``.
-
-    Tree by tree, the fullest tree first, so that hardly a later row fits into the room of an
-    earlier tree; within a tree the longest rows first; rows without tokens last.
-
-    First fit never opens more trees than ``packing`` has: the first row of a planned tree that
-    finds no room opens a tree, and the planned tree's other rows fit there if nowhere earlier,
-    because it holds nothing but rows of that planned tree.
-    """
-    fed = packing.arrival
-    tree = packing.tree_of_row[fed].astype(np.int64)
-    place = np.empty(packing.n_trees + 1, dtype=np.int64)
-    place[np.argsort(-packing.tokens_per_tree, kind="stable")] = np.arange(packing.n_trees)
-    place[-1] = packing.n_trees  # tree -1
-    return fed[np.lexsort((-order.lengths[fed], place[tree]))]
-
-
-def replay(order: PrefixOrder, max_tokens_per_mb: int, arrival: npt.ArrayLike) -> Packing:
-    """What AReaL itself makes of rows fed in this order: the figures to show for our packing."""
-    return pack_areal(order, max_tokens_per_mb, arrival)
 
 
 def _best_of_portfolio(
@@ -125,5 +92,4 @@ def _as_packing(leaves: Leaves, trees: list[list[int]], cap: int, fed: Int64s) -
         tree_of_leaf[trees[tree]] = number
     tree_of_row = np.full(len(leaves.order), -1, dtype=np.int32)
     tree_of_row[leaves.fed] = tree_of_leaf[leaves.leaf_of]
-    packing = Packing(tree_of_row, tokens[fullest_first], cap, "prefix-aware", fed)
-    return replace(packing, arrival=arrival_order(packing, leaves.order))
+    return Packing(tree_of_row, tokens[fullest_first], cap, "prefix-aware", fed)

@@ -13,8 +13,8 @@ import numpy as np
 from packing.sources import fields
 from packing.sources.chat.template import Conversation, Part
 from packing.sources.chat.tokenizer import Tokenizer
+from packing.sources.chunks import Record
 from packing.sources.errors import Where
-from packing.sources.files.records import Record
 from packing.sources.problems import Flag
 
 MAX_CHECKED = 40

@@ -22,6 +22,7 @@ from packing.sources.chat.messages import Chat, normalised, normalised_tools
 from packing.sources.chat.syntax import set_clock
 from packing.sources.chat.template import Conversation, Part, Renderer
 from packing.sources.chat.tokenizer import Tokenizer
+from packing.sources.chunks import Chunk, Record
 from packing.sources.drafts import (
     Draft,
     PrefixCheck,
@@ -33,7 +34,6 @@ from packing.sources.drafts import (
     reward_of,
 )
 from packing.sources.errors import SourceError, Where
-from packing.sources.files.records import Chunk, Record
 from packing.sources.problems import Flag
 from packing.sources.records.given import id_rows, segment_rows
 from packing.sources.records.groups import Groups

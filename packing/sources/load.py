@@ -20,16 +20,16 @@ import numpy as np
 from packing.sources import cache, fields, sandbox
 from packing.sources.build import Built, RowBuilder
 from packing.sources.chat.tokenizer import BUNDLED, Tokenizer, TokenizerError, load_tokenizer
+from packing.sources.chunks import Chunk
 from packing.sources.drafts import Draft
 from packing.sources.errors import LoadCancelled, SourceError, Where
 from packing.sources.expand import Expander
 from packing.sources.files.opened import Opened, open_source
 from packing.sources.files.paths import check_allowed
-from packing.sources.files.records import Chunk
 from packing.sources.loaded import Loaded, PrefixReport, Provenance, assembled, keep, restored
+from packing.sources.odd import OddRecords
 from packing.sources.problems import Flag, find_flags
 from packing.sources.records.groups import dropped
-from packing.sources.records.odd import OddRecords
 from packing.sources.records.reading import RECOGNISED_FROM, Reading, reading_of
 from packing.sources.role_names import CONTENT
 from packing.sources.roles import Column, Roles, describe
@@ -39,11 +39,11 @@ from packing.sources.spec import DROPPED, SourceSpec
 # Text per call of the tokenizer: enough to keep its threads busy, little enough to cancel soon.
 BATCH_CHARACTERS = 1_000_000
 BATCH_RECORDS = 64
-DOWNLOAD_SECONDS = 3600.0
 OTHER_TOKENIZER = (
     "Tokens are counted with the bundled tokenizer, which makes about 30 % more of them than "
     "Qwen's on tau-bench: give the tokenizer of the model that is trained before a cap is chosen."
 )
+DOWNLOAD_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def load(
         return load_here(spec, progress, cancelled, allowed_roots, upload)
     tell = progress or (lambda _: None)
     with tempfile.TemporaryDirectory(prefix="espalier-rows-") as scratch:
-        payload = _asked(spec, allowed_roots, upload) | {"scratch": scratch}
+        payload = _payload(spec, allowed_roots, upload) | {"scratch": scratch}
         stop = cancelled or (lambda: False)
         # A download says nothing until it is there.
         silence = DOWNLOAD_SECONDS if spec.kind == "hub" else sandbox.SILENCE_SECONDS
@@ -92,9 +92,26 @@ def load(
     return replace(loaded, provenance=replace(loaded.provenance, from_cache=made["from_cache"]))
 
 
+def _payload(
+    spec: SourceSpec, allowed_roots: Sequence[Path] | None, upload: bytes | None
+) -> dict[str, Any]:
+    """What a child process is told of a source."""
+    return {
+        "spec": spec.to_json(),
+        "roots": None if allowed_roots is None else [str(r) for r in allowed_roots],
+        "upload": None if upload is None else np.frombuffer(upload, dtype=np.uint8),
+    }
+
+
+def _unpacked(payload: Mapping[str, Any]) -> tuple[SourceSpec, list[Path] | None, bytes | None]:
+    roots = None if payload["roots"] is None else [Path(r) for r in payload["roots"]]
+    upload = None if payload["upload"] is None else payload["upload"].tobytes()
+    return SourceSpec.from_json(payload["spec"]), roots, upload
+
+
 def _load_in_child(payload: dict[str, Any], send: sandbox.Send) -> dict[str, Any]:
     """Loads in the child: rows go through the cache, or through a folder where it takes none."""
-    spec, roots, upload = _source(payload)
+    spec, roots, upload = _unpacked(payload)
     loaded, key = _load(spec, lambda p: send(asdict(p)), lambda: False, roots, upload)
     folder = cache.cache_folder()
     if key is None or cache.read_entry(key) is None:
@@ -104,23 +121,6 @@ def _load_in_child(payload: dict[str, Any], send: sandbox.Send) -> dict[str, Any
         keep(key, loaded)
     from_cache = loaded.provenance.from_cache
     return {"key": key, "folder": str(folder), "from_cache": from_cache}
-
-
-def _asked(
-    spec: SourceSpec, allowed_roots: Sequence[Path] | None, upload: bytes | None
-) -> dict[str, Any]:
-    """A source in plain values, for the child."""
-    return {
-        "spec": spec.to_json(),
-        "roots": None if allowed_roots is None else [str(r) for r in allowed_roots],
-        "upload": None if upload is None else np.frombuffer(upload, dtype=np.uint8),
-    }
-
-
-def _source(payload: dict[str, Any]) -> tuple[SourceSpec, list[Path] | None, bytes | None]:
-    roots = None if payload["roots"] is None else [Path(r) for r in payload["roots"]]
-    upload = None if payload["upload"] is None else payload["upload"].tobytes()
-    return SourceSpec.from_json(payload["spec"]), roots, upload
 
 
 def load_here(
@@ -205,18 +205,18 @@ def columns_of(
 ) -> tuple[Column, ...]:
     """The columns of a source as they are in its files, for roles given by hand.
 
-    Raises SourceError where there are no records.
+    The file is looked at by a child process, as ``load`` reads it. Raises SourceError where there
+    are no records.
     """
-    made = sandbox.run(
-        _columns_in_child, _asked(spec, allowed_roots, upload), lambda _: None, lambda: False
-    )
-    return tuple(Column(**c) for c in made)
+    payload = _payload(spec, allowed_roots, upload)
+    made = sandbox.run(_columns_in_child, payload, lambda _: None, lambda: False)
+    return tuple(Column(**column) for column in made["columns"])
 
 
-def _columns_in_child(payload: dict[str, Any], send: sandbox.Send) -> list[dict[str, Any]]:
-    opened = open_source(*_source(payload))
+def _columns_in_child(payload: dict[str, Any], send: sandbox.Send) -> dict[str, Any]:
+    opened = open_source(*_unpacked(payload))
     found = describe(opened.peek(RECOGNISED_FROM, OddRecords(True)).records)
-    return [asdict(c) for c in found]
+    return {"columns": [asdict(column) for column in found]}
 
 
 def tokenizer_named(name: str) -> Tokenizer:

@@ -13,8 +13,8 @@ from packing.rows import Rows
 from packing.sources import cache
 from packing.sources.build import ORIGINS, Built
 from packing.sources.chat.tokenizer import Tokenizer
+from packing.sources.odd import OddRecord
 from packing.sources.problems import Oddity, problems
-from packing.sources.records.odd import OddRecord
 from packing.sources.roles import Column, Roles
 from packing.sources.spec import SourceSpec
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from packing.sources import fields
+from packing.sources.dialects import is_conversation
 from packing.sources.errors import SourceError, shown
-from packing.sources.records.dialects import is_conversation
 from packing.sources.role_names import (
     ANSWERS,
     ATTENTION,

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import streamlit as st
 
-from pages.shared.background import Growing
+from packing.batch.refusal import BatchRefused
+from pages.shared.background import Growing, caps_in_view
 from tuning.plan.batch import Batch
 from tuning.plan.plan import TuningPlan
 from tuning.plan.summary import Packed
-from tuning.workspace.compare_counted import packed_at
-
-_EVERY = {"areal": 2, "prefix-aware": 6}
-"""Every how manieth cap is worked out: ours takes a second where AReaL's takes a hundredth."""
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
-def _curve(
-    data: str, way: tuple[str, str, int, int, int], _bench: Batch, _plan: TuningPlan
-) -> Growing[Packed]:
+def _curve(data: str, plan_key: str, _batch: Batch, _plan: TuningPlan) -> Growing[Packed]:
     def at(cap: int) -> Packed | None:
         try:
-            return packed_at(_bench, _plan, cap)
-        except (ValueError, RuntimeError):
+            return Packed.of(_batch.simulation(_plan, cap))
+        except BatchRefused:
             return None  # AReaL would stop there: the cap has no trees
 
-    caps = _bench.caps(_plan.alignment)
-    return Growing.start("compare", [*caps[:: _EVERY[_plan.packer]], caps[-1]], at)
+    return Growing.start("compare", caps_in_view(_batch, _plan), at)
 
 
-def curve(bench: Batch, plan: TuningPlan) -> tuple[dict[int, Packed], bool]:
+def curve(batch: Batch, plan: TuningPlan) -> tuple[dict[int, Packed], bool]:
     """Trees by cap as far as they are known, and whether this is all."""
-    # What trees depend on beside the cap: another model, say, has the same curve.
-    ranks = plan.dp_size, plan.ppo_n_minibatches, plan.alignment
-    way = (plan.packer, plan.dispatch, *ranks)
-    return _curve(bench.rows.fingerprint, way, bench, plan).so_far()
+    # Whatever the cap now is: the curve is of all of them.
+    key = replace(plan, max_tokens_per_mb=plan.alignment).key
+    return _curve(batch.rows.fingerprint, key, batch, plan).so_far(plan.max_tokens_per_mb)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html
+import math
 
 import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from packing.spec import aligned
 from pages.compare import curves as compare_curves
 from pages.compare.sides import FIELDS, Pair, Shown
 from pages.export.parts import escaped
@@ -63,7 +65,7 @@ def _draw_sentence(pair: Pair, compared: Compared) -> None:
     for note in compared.notes:
         box.caption(f":material/info: {escaped(note)}")
     for label, shown in (("A", pair.a), ("B", pair.b)):
-        if shown.bench is None:
+        if shown.batch is None:
             box.caption(
                 f":material/info: The rows of {label} are not at hand any more: its times "
                 "are compared, and nothing is counted."
@@ -72,13 +74,12 @@ def _draw_sentence(pair: Pair, compared: Compared) -> None:
 
 def _draw_way_on(box: DeltaGenerator, pair: Pair) -> None:
     """A cap that holds the longest row of either side, where a row is what stops one."""
-    benches = [shown.bench for shown in (pair.a, pair.b) if shown.bench is not None]
-    longest = max((bench.smallest_cap for bench in benches), default=0)
+    batches = [shown.batch for shown in (pair.a, pair.b) if shown.batch is not None]
     a, b = pair.a.plan, pair.b.plan
-    if longest <= min(a.max_tokens_per_mb, b.max_tokens_per_mb):
+    step = math.lcm(a.alignment, b.alignment)
+    cap = aligned(max((batch.rows.longest for batch in batches), default=0), step)
+    if cap <= min(a.max_tokens_per_mb, b.max_tokens_per_mb):
         return
-    step = max(a.alignment, b.alignment)
-    cap = -(-longest // step) * step
 
     def take() -> None:
         state.set_other({"b.cap": None})
@@ -142,7 +143,7 @@ def _draw_figures(pair: Pair) -> None:
     names = [a.side.title, b.side.title]
     span = _span(a, b)
     timed = [any(s.mode == "tree" and s.seconds for s in one.side.steps) for one in (a, b)]
-    lengths = a.bench is not None and b.bench is not None and not same_rows(a.side, b.side)
+    lengths = a.batch is not None and b.batch is not None and not same_rows(a.side, b.side)
     if not all(timed):
         lacking = "either side" if not any(timed) else "B" if timed[0] else "A"
         st.info(
@@ -167,11 +168,12 @@ def _draw_curves(a: Shown, b: Shown, names: list[str], span: tuple[int, int]) ->
     curves, growing = [], False
     for shown in (a, b):
         points: dict[int, Packed] = {}
-        if shown.bench is not None and shown.counted is not None:
-            points, complete = compare_curves.curve(shown.bench, shown.plan)
+        if shown.batch is not None and shown.counted is not None:
+            points, complete = compare_curves.curve(shown.batch, shown.plan)
             growing = growing or not complete
-            if shown.counted.packed is not None:
-                points[shown.plan.max_tokens_per_mb] = shown.counted.packed
+            now = shown.counted.of_packer(shown.plan.packer)
+            if now is not None:
+                points[shown.plan.max_tokens_per_mb] = now
         curves.append(points)
     st.plotly_chart(
         caps_compared(curves, [s.plan.max_tokens_per_mb for s in (a, b)], names, span),
@@ -186,9 +188,9 @@ def _draw_curves(a: Shown, b: Shown, names: list[str], span: tuple[int, int]) ->
 
 
 def _draw_lengths(a: Shown, b: Shown, names: list[str]) -> None:
-    assert a.bench is not None and b.bench is not None  # whoever calls has looked
+    assert a.batch is not None and b.batch is not None  # whoever calls has looked
     st.plotly_chart(
-        lengths_compared([a.bench.rows.lengths, b.bench.rows.lengths], names),
+        lengths_compared([a.batch.rows.lengths, b.batch.rows.lengths], names),
         key="compare_lengths",
         config=saved_as("compare-lengths"),
         alt="Share of the rows by length, of A and of B in the same bins.",
@@ -242,9 +244,9 @@ def _span(a: Shown, b: Shown) -> tuple[int, int]:
     caps = [step.max_tokens_per_mb for one in (a, b) for step in one.side.steps]
     for one in (a, b):
         caps.append(one.plan.max_tokens_per_mb)
-        if one.bench is not None and len(one.bench.rows):
-            every = one.bench.caps(one.plan.alignment)
-            caps += [every[0], every[-1]]
+        if one.batch is not None and len(one.batch.rows):
+            every = background.caps_in_view(one.batch, one.plan)
+            caps += [min(every), max(every)]
     return min(caps), max(caps)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from packing.sources.loaded import Loaded
 from packing.sources.spec import SourceSpec
@@ -21,46 +22,28 @@ from pages.tune import jobs as tune_jobs
 from tuning.jobs.store import Store
 from tuning.plan.batch import Batch, batch_rows
 from tuning.plan.commands import rows_argument
-from tuning.plan.plan import TuningPlan
-from tuning.workspace.compare_counted import Counted
+from tuning.plan.plan import TuningPlan, as_text, options
+from tuning.plan.summary import BatchSummary
 from tuning.workspace.compare_side import Side, side_of
 from tuning.workspace.compare_text import compare_line
-from tuning.workspace.history import HistoryError, workspace_of_plan, workspace_of_run
+from tuning.workspace.history import workspace_of_plan
 from tuning.workspace.rows import tags_of
-from tuning.workspace.workspace import Workspace
+from tuning.workspace.workspace import Source, Workspace, WorkspaceError
 
-FIELDS = {
-    "max_tokens_per_mb": "cap",
-    "packer": "packer",
-    "prompts_per_step": "prompts",
-    "samples_per_prompt": "samples",
-    "dp_size": "dp",
-    "ppo_n_minibatches": "mb",
-    "model": "model",
-    "device": "device",
-}
+FIELDS = {name: option.query for name, option in options().items() if option.scope != "sweep"}
 """Fields that another plan may change, with their names in the URL."""
 
 PACKERS = {"areal": "AReaL's packer", "prefix-aware": "Espalier's packer"}
-_WORDS = {
-    "max_tokens_per_mb": "{:,} a tree",
-    "prompts_per_step": "{:,} prompts",
-    "samples_per_prompt": "{:,} samples",
-    "dp_size": "{:,} ranks",
-    "ppo_n_minibatches": "{:,} minibatches",
-    "model": "{}",
-    "device": "on {}",
-}
 
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """A side as the page draws it; bench, counted: None where the rows are not at hand."""
+    """A side as the page draws it; batch, counted: None where the rows are not at hand."""
 
     plan: TuningPlan
     side: Side
-    bench: Batch | None
-    counted: Counted | None
+    batch: Batch | None
+    counted: BatchSummary | None
     tags: tuple[str, ...]
 
 
@@ -89,7 +72,7 @@ def other_plan(vs: str) -> TuningPlan:
 def set_field(field: str, value: object) -> None:
     """Change a field of B; one that is as in the plan is no change."""
     same = value == getattr(state.plan(), field)
-    state.set_other({f"b.{FIELDS[field]}": None if same else str(value)})
+    state.set_other({f"b.{FIELDS[field]}": None if same else as_text(value)})
 
 
 def set_source(source: SourceSpec | None) -> None:
@@ -120,29 +103,31 @@ def runs(a: str, b: str) -> Pair | None:
     store, shown = Store(), []
     for run in (a, b):
         try:
-            known = workspace_of_run(run, store, tune_jobs.jobs(), _rows_at_hand)
-        except HistoryError as error:
+            known = Workspace.of_run(run, store, tune_jobs.jobs(), _rows_at_hand)
+        except WorkspaceError as error:
             st.error(escaped(str(error)), icon=":material/error:")
             return None
         rows = known.rows
-        shown.append(_of(known, None if rows is None else _bench(rows.fingerprint, rows), run))
+        shown.append(_of(known, None if rows is None else _batch(rows.fingerprint, rows), run))
     return Pair(shown[0], shown[1], compare_line(a, b))
 
 
 def changes_of(a: TuningPlan, b: TuningPlan) -> str:
     """What B changes, in a few words; empty where it changes nothing."""
-    told = []
-    for field in FIELDS:
-        value = getattr(b, field)
-        if value == getattr(a, field):
-            continue
-        if field == "packer":
-            told.append(PACKERS[value])
-        elif not value:
-            told.append(_WORDS[field].replace("{:,}", "all"))
-        else:
-            told.append(_WORDS[field].format(value))
-    return ", ".join(told)
+    changed = [field for field in FIELDS if getattr(b, field) != getattr(a, field)]
+    return ", ".join(_told(field, getattr(b, field)) for field in changed)
+
+
+def _told(field: str, value: object) -> str:
+    label = options()[field].label
+    if field == "packer":
+        return PACKERS[str(value)]
+    if isinstance(value, bool):
+        return label if value else f"no {label}"
+    if isinstance(value, int | float):
+        all_of_them = not value and "0: " in options()[field].help
+        return f"{label} {'all' if all_of_them else f'{value:,}'}"
+    return f"{label} {value}"
 
 
 def _loaded(source: SourceSpec) -> Loaded | None:
@@ -165,30 +150,31 @@ def _loaded(source: SourceSpec) -> Loaded | None:
 
 
 def _shown(plan: TuningPlan, loaded: Loaded, name: str) -> Shown:
-    bench = data.bench_of(loaded, plan)
-    known = workspace_of_plan(plan, bench.rows, Store(), tune_jobs.jobs())
-    return _of(known, bench, name)
+    batch = data.batch_of(loaded, plan)
+    known = workspace_of_plan(plan, batch.rows, Store(), tune_jobs.jobs())
+    return _of(known, batch, name)
 
 
-def _of(known: Workspace, bench: Batch | None, name: str) -> Shown:
+def _of(known: Workspace, batch: Batch | None, name: str) -> Shown:
     plan = known.plan
-    counted = None if bench is None else _counted(bench.rows.fingerprint, plan.key, bench, plan)
-    return Shown(plan, side_of(known, name, counted), bench, counted, tags_of(plan.source))
+    counted = None if batch is None else _counted(batch.rows.fingerprint, plan.key, batch, plan)
+    return Shown(plan, side_of(known, name, counted), batch, counted, tags_of(plan.source))
 
 
 @st.cache_resource(show_spinner="Counting…", max_entries=64)
-def _counted(data: str, plan: str, _bench: Batch, _plan: TuningPlan) -> Counted:
-    return Counted.of(_bench, _plan)
+def _counted(data: str, plan: str, _batch: Batch, _plan: TuningPlan) -> BatchSummary:
+    return BatchSummary.of(_batch, _plan, detail=False)
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
-def _bench(data: str, _rows: Rows) -> Batch:
-    return Batch.of(_rows, TuningPlan())
+def _batch(data: str, _rows: Rows) -> Batch:
+    return Batch(_rows, PrefixOrder.of(_rows))
 
 
-def _rows_at_hand(plan: TuningPlan) -> Rows | None:
+def _rows_at_hand(plan: TuningPlan) -> Source | None:
     """The batch of a run's plan from its source; the page stops at a bar while it loads."""
     task = data.task_of(plan.source)
     if not data.follow(task):
         st.stop()
-    return None if task.result is None else batch_rows(task.result.rows, plan)
+    found = task.result
+    return None if found is None else (batch_rows(found.rows, plan), found.provenance)

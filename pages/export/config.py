@@ -24,7 +24,7 @@ from tuning.plan.plan import TuningPlan
 _TEXT, _NAME = "own_config", "own_config_name"
 
 
-def draw_own_config(bench: Batch, plan: TuningPlan, choice: Choice) -> None:
+def draw_own_config(batch: Batch, plan: TuningPlan, choice: Choice) -> None:
     """Drop in the config you run; leave with the same file, tuned."""
     _take_file()
     given = st.session_state.get(_TEXT)
@@ -37,7 +37,7 @@ def draw_own_config(bench: Batch, plan: TuningPlan, choice: Choice) -> None:
     name = st.session_state.get(_NAME, "config.yaml")
     try:
         config = ArealConfig.read(given)
-        tuned = _tuned(given, plan, choice, bench.rows.fingerprint, bench.rows)
+        tuned = _tuned(given, plan, choice, batch.rows.fingerprint, batch.rows)
     except ConfigError as error:
         st.error(escaped(f"{name}: {error}"), icon=":material/error:")
         return
@@ -45,7 +45,7 @@ def draw_own_config(bench: Batch, plan: TuningPlan, choice: Choice) -> None:
     kind = TRAINER_NAMES[config.trainer]
     st.markdown(f"**{escaped(name)}** is {kind} with {len(text.splitlines())} lines.")
     st.header("As it stands", anchor=False)
-    before = report_of(text, bench.rows, choice.target, plan.memory_budget_gib)
+    before = report_of(text, batch.rows, choice.target, plan.memory_budget_gib)
     show_verdict(before, accepted_by(text, None, choice.target))
     if not before.tree_on:
         st.markdown(escaped(before.verdict_if_on))

@@ -26,7 +26,7 @@ class Known:
     job: the newest sweep of the plan, running or ended
     """
 
-    bench: Batch
+    batch: Batch
     plan: TuningPlan
     provenance: Provenance
     points: tuple[SavedPoint, ...]
@@ -47,21 +47,21 @@ class Known:
         newest = self.points[0].point.measured_at if self.points else ""
         seen = (len(self.points), newest, self.job.id if self.job else "")
         events = len(self.job.events) if self.job else 0
-        return _workspace(self.plan.key, self.bench.rows.fingerprint, seen, events, self)
+        return _workspace(self.plan.key, self.batch.rows.fingerprint, seen, events, self)
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
 def _workspace(
     plan: str, data: str, seen: tuple[int, str, str], events: int, _known: Known
 ) -> Workspace:
-    return Workspace.of(_known.plan, _known.bench, _known.points, _known.sweep, _known.provenance)
+    return Workspace.of(_known.plan, _known.batch, _known.points, _known.sweep, _known.provenance)
 
 
-def known_of(bench: Batch, plan: TuningPlan) -> Known:
+def known_of(batch: Batch, plan: TuningPlan) -> Known:
     """From the loaded rows, the run history and the jobs; a history that fails is said."""
     points: list[SavedPoint] = []
     try:
-        points = points_of(plan, bench.rows.fingerprint, Store())
+        points = points_of(plan, batch.rows.fingerprint, Store())
     except StoreError as error:
         st.warning(str(error), icon=":material/database_off:")
-    return Known(bench, plan, data.loaded().provenance, tuple(points), tune_jobs.current(bench))
+    return Known(batch, plan, data.loaded().provenance, tuple(points), tune_jobs.current(batch))

@@ -6,11 +6,11 @@ import pandas as pd
 import streamlit as st
 
 from tuning.export.logs import LogError, compare, read_logs
-from tuning.plan.batch import Batch, batch_plan
+from tuning.plan.batch import Batch
 from tuning.plan.plan import TuningPlan
 
 
-def draw_logs(bench: Batch, plan: TuningPlan) -> None:
+def draw_logs(batch: Batch, plan: TuningPlan) -> None:
     """Paste or upload AReaL's log or statistics."""
     file = st.file_uploader("AReaL's log", type=["log", "txt", "json", "jsonl"], key="areal_log")
     pasted = st.text_area(
@@ -27,7 +27,7 @@ def draw_logs(bench: Batch, plan: TuningPlan) -> None:
         return
     try:
         logs = read_logs(text)
-        chain = bench.chain(batch_plan(plan))
+        chain = batch.simulation(plan)
     except (LogError, ValueError, RuntimeError) as error:
         st.error(str(error), icon=":material/error:")
         return

@@ -19,6 +19,7 @@ from tuning.jobs.store import Store, StoreError
 from tuning.plan.batch import batch_rows
 from tuning.plan.plan import TuningPlan
 from tuning.report import Table, render_report, tables_of
+from tuning.report.figures.plotly_figure import plotly_figure
 from tuning.report.figures.style import saved_as
 from tuning.report.figures.sweep import sweep_chart
 from tuning.workspace.file import read_workspace
@@ -126,12 +127,12 @@ def _draw_results(workspace: Workspace) -> None:
     sweep = workspace.sweep
     if sweep is not None and sweep.pick is not None:
         st.markdown(f"**{escaped(sweep.pick.reason)}**")
-    if sweep is not None:
+    if sweep is not None and (chart := sweep_chart(sweep)):
         st.plotly_chart(
-            sweep_chart(sweep),
+            plotly_figure(chart),
             key="share_sweep",
             config=saved_as("sweep"),
-            alt="Step time, paid tokens and memory for each max_tokens_per_mb of the workspace.",
+            alt=chart.described,
         )
     for table in tables_of(workspace):
         if table.name in _SHOWN:

@@ -8,12 +8,12 @@ from pages.export.config import draw_own_config
 from pages.export.known import known_of
 from pages.export.logs import draw_logs
 from pages.export.open import draw_open
-from pages.export.parts import draw_export, draw_refusal, draw_settings, draw_verdict
+from pages.export.parts import draw_export, draw_refusal, draw_settings, draw_verdict, words_of
 from pages.export.report import draw_report
 from pages.export.save import draw_link, draw_save
 from pages.shared import command, data, state
 
-bench = data.bench()
+batch = data.batch()
 plan = state.plan()
 
 st.title("Export", anchor=False)
@@ -21,13 +21,13 @@ st.caption(
     "AReaL checks most rules of tree training only when the first batch is packed, after a whole "
     "rollout, and some never. This page checks them now."
 )
-known = known_of(bench, plan)
+known = known_of(batch, plan)
 # A place of their own: what comes and goes there leaves the tabs below where they are.
 with st.container():
     choice = draw_settings(known.sweep.pick if known.sweep else None)
-    runs = not draw_refusal(bench, plan)
+    runs = not draw_refusal(batch, plan)
     if runs:
-        draw_verdict(bench, plan, choice)
+        draw_verdict(batch, plan, choice)
 new, own, logs, report, share = st.tabs(
     ["A config for AReaL", "Your own config", "Read a log back", "Report", "Save and share"],
     key="export_tabs",
@@ -35,17 +35,17 @@ new, own, logs, report, share = st.tabs(
 )
 with new:
     if runs:
-        draw_export(bench, plan, choice)
+        draw_export(batch, plan, choice)
     else:
         st.caption("There is no config to hand back until the plan above can run.")
 with own:
-    draw_own_config(bench, plan, choice)
+    draw_own_config(batch, plan, choice)
 with logs:
-    draw_logs(bench, plan)
+    draw_logs(batch, plan)
 with report:
     draw_report(known)
 with share:
     draw_link(known)
     draw_save(known)
     draw_open()
-command.draw("export")
+command.draw("export", words_of(choice))

@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 import streamlit as st
 
 from packing.rows import Rows
-from pages.shared import state
+from pages.shared import refusal, state
 from tuning.areal.schema import EXPORT_VERSIONS, VERSION_NAMES, Version
 from tuning.doctor import check as areal_check
 from tuning.doctor import doctor
@@ -21,7 +21,7 @@ from tuning.export import export
 from tuning.export.evidence import evidence_of
 from tuning.jobs.points import Point
 from tuning.jobs.store import Store, StoreError
-from tuning.plan.batch import Batch, aligned
+from tuning.plan.batch import Batch
 from tuning.plan.plan import TuningPlan
 from tuning.sweep.result import Pick
 
@@ -94,47 +94,28 @@ def kept(name: str, default: Any) -> dict[str, Any]:
     return {"key": key, "on_change": changed}
 
 
-def draw_refusal(bench: Batch, plan: TuningPlan) -> bool:
+def draw_refusal(batch: Batch, plan: TuningPlan) -> bool:
     """Whether the plan itself cannot run on these rows; then it says why, and a way on."""
-    problems = plan.problems()
-    longest = bench.smallest_cap
-    if plan.max_tokens_per_mb < longest:
-        problems.append(
-            f"The longest row has {longest:,} tokens. AReaL stops with “Sequence length {longest} "
-            f"exceeds max_tokens_per_tree {plan.max_tokens_per_mb}; adjust limit or split "
-            "sequences.”"
-        )
-    if not problems:
-        return False
-    st.error("**This will not run.** " + " ".join(problems), icon=":material/block:")
-    cap = aligned(max(plan.max_tokens_per_mb, longest), plan.alignment)
-    if cap != plan.max_tokens_per_mb:
-        st.button(
-            f"Use {cap:,}",
-            on_click=state.update,
-            kwargs={"max_tokens_per_mb": cap},
-            type="primary",
-            key="export_use_cap",
-        )
-    return True
+    if refused := batch.refusal(plan):
+        refusal.draw(refused, "export")
+        return True
+    if problems := plan.problems():
+        st.error("**This will not run.** " + " ".join(problems), icon=":material/block:")
+    return bool(problems)
 
 
-def draw_verdict(bench: Batch, plan: TuningPlan, choice: Choice) -> None:
+def draw_verdict(batch: Batch, plan: TuningPlan, choice: Choice) -> None:
     """Will this run? Of the export itself, on the rows of the batch."""
     text = export.render(plan, export.Evidence(), choice.target, "yaml", trees=choice.trees)
-    with_minibatches = f"{text}ppo_n_minibatches: {plan.ppo_n_minibatches}\n"
-    report = report_of(with_minibatches, bench.rows, choice.target, plan.memory_budget_gib)
-    show_verdict(report, accepted_by(with_minibatches, "PPOActorConfig", choice.target))
-    if report.errors:
-        draw_findings(report.findings)
-        return
+    report = report_of(text, batch.rows, choice.target, plan.memory_budget_gib)
+    show_verdict(report, accepted_by(text, "PPOActorConfig", choice.target))
+    draw_findings(report.findings)  # what costs time or changes results needs no click
     with st.expander("What was looked at, and what was not", icon=":material/help:"):
-        draw_findings(report.findings)
         _list_notes(report)
 
 
 def show_verdict(report: Report, answer: areal_check.Answer | str) -> None:
-    """One box: red where the run fails, green where nothing that we know of stops it."""
+    """One box: red where the run fails, green only where all was looked at and nothing found."""
     accepted = answer if isinstance(answer, str) else answer.sentence
     refused = not isinstance(answer, str) and not answer.accepted
     accepted = escaped(accepted)
@@ -143,7 +124,10 @@ def show_verdict(report: Report, answer: areal_check.Answer | str) -> None:
         return
     slow = sum(one.severity == "slow" for one in report.findings)
     more = f" It costs time or memory in {slow} place{'s' * (slow > 1)}." if slow else ""
-    st.success(f"**{report.verdict}**{more} {accepted}", icon=":material/check_circle:")
+    if report.green:
+        st.success(f"**{report.verdict}** {accepted}", icon=":material/check_circle:")
+    else:
+        st.info(f"**{escaped(report.verdict)}**{more} {accepted}", icon=":material/info:")
 
 
 def draw_findings(findings: Sequence[Finding]) -> None:
@@ -166,6 +150,8 @@ def draw_not_checked(report: Report) -> None:
 
 
 def _list_notes(report: Report) -> None:
+    for note in report.checked:
+        st.markdown(f"- Checked: {escaped(note)}")
     for note in report.not_checked:
         st.markdown(f"- Not checked: {escaped(note)}")
 
@@ -197,7 +183,19 @@ def accepted_by(text: str, class_name: str | None, version: Version) -> areal_ch
         return str(error)
 
 
-def draw_export(bench: Batch, plan: TuningPlan, choice: Choice) -> None:
+def words_of(choice: Choice) -> list[str]:
+    """What the page adds to a plan, as options of ``export``; its own defaults are left out."""
+    words = []
+    if choice.target != EXPORT_VERSIONS[0]:
+        words += ["--target", choice.target]
+    if (form := st.session_state.get("export_form", "yaml")) != "yaml":
+        words += ["--form", form]
+    if choice.with_ref:
+        words.append("--ref")
+    return words if choice.trees else [*words, "--no-trees"]
+
+
+def draw_export(batch: Batch, plan: TuningPlan, choice: Choice) -> None:
     """The text, and its download."""
     chosen = st.segmented_control(
         "form",
@@ -214,7 +212,7 @@ def draw_export(bench: Batch, plan: TuningPlan, choice: Choice) -> None:
             "prefix trees, so figures of trees do not carry over.",
             icon=":material/info:",
         )
-    evidence = evidence_of(bench, plan, _points(bench), date=str(date.today()), link=link_to(plan))
+    evidence = evidence_of(batch, plan, _points(batch), date=str(date.today()), link=link_to(plan))
     if evidence.measured is None:
         st.caption(
             "No step of this plan has been measured. The packing figures are exact; the Tune page "
@@ -236,9 +234,9 @@ def draw_export(bench: Batch, plan: TuningPlan, choice: Choice) -> None:
     )
 
 
-def _points(bench: Batch) -> list[Point]:
+def _points(batch: Batch) -> list[Point]:
     try:
-        return [one.point for one in Store().entries(data=bench.rows.fingerprint)]
+        return [one.point for one in Store().entries(data=batch.rows.fingerprint)]
     except StoreError as error:
         st.warning(str(error), icon=":material/database_off:")
         return []

@@ -14,7 +14,7 @@ def draw_report(known: Known) -> None:
     """One HTML file to show a team, and its figures and tables one by one."""
     st.markdown(_content(known))
     _draw_missing(known)
-    readable = known.bench.rows.decoder is not None
+    readable = known.batch.rows.decoder is not None
     with_text = st.checkbox(
         "with samples of the text",
         disabled=not readable,
@@ -106,4 +106,4 @@ def _draw_missing(known: Known) -> None:
 
 
 def _packs(known: Known) -> bool:
-    return not known.plan.problems() and known.plan.max_tokens_per_mb >= known.bench.smallest_cap
+    return not known.plan.problems() and known.batch.refusal(known.plan) is None

@@ -41,7 +41,7 @@ def draw_save(known: Known) -> None:
         f"**{escaped(known.name)}**: the plan, counted figures, {measured}. It opens in any "
         "Espalier, also from the command line."
     )
-    tokens = known.bench.rows.n_tokens
+    tokens = known.batch.rows.n_tokens
     with_rows = st.checkbox(
         f"with the rows of the batch, {tokens:,} tokens",
         **kept("share_rows", False),

@@ -30,9 +30,9 @@ def _jobs() -> Jobs:
     return Jobs()
 
 
-def newest(kind: str, bench: Batch, tree: int | None = None) -> JobView | None:
+def newest(kind: str, batch: Batch, tree: int | None = None) -> JobView | None:
     """The newest job of a kind over these rows, by whomever it was started; of a tree, if any."""
-    data = bench.rows.fingerprint
+    data = batch.rows.fingerprint
     of_tree = None if tree is None else _jobs().newest(kind, data=data, tree=tree)
     return of_tree or _jobs().newest(kind, data=data)
 
@@ -42,9 +42,9 @@ def running() -> list[JobView]:
     return [view for view in _jobs().active() if view.kind in _TITLES]
 
 
-def start(kind: str, plan: TuningPlan, bench: Batch, arguments: Mapping[str, Any]) -> None:
-    with_data = {**arguments, "data": bench.rows.fingerprint}
-    _jobs().start(kind, plan, bench.rows, with_data, timeout_s=_TIMEOUT_S)
+def start(kind: str, plan: TuningPlan, batch: Batch, arguments: Mapping[str, Any]) -> None:
+    with_data = {**arguments, "data": batch.rows.fingerprint}
+    _jobs().start(kind, plan, batch.rows, with_data, timeout_s=_TIMEOUT_S)
 
 
 def draw_activity(active: Sequence[JobView]) -> None:

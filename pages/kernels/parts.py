@@ -27,7 +27,7 @@ COMPILE_TABLE = Path(__file__).resolve().parents[2] / "docs" / "compile_table.js
 _ARCHS = {80: "sm_80 · A100", 86: "sm_86 · RTX, L4, L40S", 90: "sm_90 · H100", 100: "sm_100 · B200"}
 
 
-def draw_proof(bench: Batch, plan: TuningPlan, job: JobView | None, busy: bool) -> None:
+def draw_proof(batch: Batch, plan: TuningPlan, job: JobView | None, busy: bool) -> None:
     """The verdict on "packed equals row by row", or a button to prove it."""
     with st.container(border=True):
         left, right = st.columns([5, 1], vertical_alignment="center")
@@ -49,7 +49,7 @@ def draw_proof(bench: Batch, plan: TuningPlan, job: JobView | None, busy: bool) 
             type="primary" if result is None else "secondary",
             disabled=busy,
             on_click=kernel_jobs.start,
-            args=("equivalence", plan, bench, {}),
+            args=("equivalence", plan, batch, {}),
             width="stretch",
         )
         if job is not None:
@@ -81,7 +81,7 @@ def _draw_errors(job: JobView, result: Mapping[str, Any]) -> None:
 
 
 def draw_settings(
-    bench: Batch,
+    batch: Batch,
     plan: TuningPlan,
     trie: Trie,
     tree: int,
@@ -137,7 +137,7 @@ def draw_settings(
         icon=":material/play_arrow:",
         disabled=busy or not backends,
         on_click=kernel_jobs.start,
-        args=("kernels", state.plan(), bench),
+        args=("kernels", state.plan(), batch),
         kwargs={"arguments": {"tree": tree, "backends": backends, "repeats": int(repeats)}},
         width="stretch",
     )

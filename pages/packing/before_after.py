@@ -14,14 +14,13 @@ from datetime import datetime
 import streamlit as st
 
 from pages.packing.fold import fold_view
-from tuning.jobs.points import Point
+from tuning.jobs.points import Point, steps_at
 from tuning.jobs.store import Store, StoreError
-from tuning.plan.batch import Batch, batch_plan
+from tuning.plan.batch import Batch
 from tuning.plan.picture import BatchPicture, batch_picture
 from tuning.plan.plan import Layout, TuningPlan
 from tuning.report.figures.before_after import Bar, bars
 from tuning.report.figures.fold import Fold, choose_fold
-from tuning.workspace.workspace import points_of
 
 _MODES: dict[Layout, tuple[str, str]] = {
     "padded": ("padded", "padding"),
@@ -59,34 +58,29 @@ i.padding { background: repeating-linear-gradient(135deg, rgba(128, 128, 128, 0.
 """
 
 
-def draw(bench: Batch, plan: TuningPlan) -> None:
+def draw(batch: Batch, plan: TuningPlan) -> None:
     """The picture with its times, then the fold; all is worked out here and not before."""
-    _draw_picture(bench, plan)
+    _draw_picture(batch, plan)
     st.header("How one tree folds", anchor=False)
-    fold = _fold(bench.rows.fingerprint, plan.max_tokens_per_mb, plan.packer, bench)
+    fold = _fold(batch.rows.fingerprint, plan.key, batch, plan)
     if fold is None:
         st.info("All rows are empty: there is no tree to fold.")
         return
-    fold_view(bench.rows, fold)
+    fold_view(batch.rows, fold)
 
 
-def _draw_picture(bench: Batch, plan: TuningPlan) -> None:
-    way = batch_plan(plan)
-    try:
-        chain = bench.chain(way)
-    except (ValueError, RuntimeError) as error:
-        st.error(f"AReaL refuses this plan: “{error}”", icon=":material/block:")
-        return
-    picture = _picture(bench.rows.fingerprint, str(way), plan.packer, bench, plan)
-    n_rows = sum(len(rank.members) for one in chain.ppo_update for rank in one.ranks)
-    steps = _steps(bench, plan)
+def _draw_picture(batch: Batch, plan: TuningPlan) -> None:
+    simulation = batch.simulation(plan)
+    picture = _picture(batch.rows.fingerprint, plan.key, batch, plan)
+    n_rows = len(simulation.packing.arrival)
+    steps = _steps(batch, plan)
     st.header(headline(picture, n_rows), anchor=False)
     st.markdown(" ".join(part for part in (_gain(picture), _faster(steps)) if part))
     st.html(_CSS)
     ways = "".join(_way(bar, picture, steps, plan) for bar in bars(picture))
     st.html(f'<div class="ways">{ways}</div>{_legend()}')
-    if chain.comparison.flat_error:
-        st.caption(f"AReaL refuses flat packing here: “{chain.comparison.flat_error}”")
+    if simulation.comparison.flat_error:
+        st.caption(f"AReaL refuses flat packing here: “{simulation.comparison.flat_error}”")
     spread = (
         f", over {plan.dp_size:,} ranks and {plan.ppo_n_minibatches:,} minibatches"
         if plan.dp_size > 1 or plan.ppo_n_minibatches > 1
@@ -192,33 +186,22 @@ def _legend() -> str:
     return f'<div class="parts">{parts}</div>'
 
 
-def _steps(bench: Batch, plan: TuningPlan) -> dict[Layout, Point]:
+def _steps(batch: Batch, plan: TuningPlan) -> dict[Layout, Point]:
     """The newest step of each mode at the plan's cap, measured before estimated, on one machine."""
     try:
-        known = [one.point for one in points_of(plan, bench.rows.fingerprint, Store())]
+        known = [entry.point for entry in Store().entries(data=batch.rows.fingerprint)]
     except StoreError as error:
         st.warning(str(error), icon=":material/database_off:")
         return {}
-    here = [
-        point
-        for point in known
-        if point.step_s
-        and point.question.max_tokens_per_mb == plan.max_tokens_per_mb
-        and point.question.machine.startswith("cpu") == (plan.device == "cpu")
-    ]
-    mine = [point for point in here if point.question.machine == here[0].question.machine]
-    mine.sort(key=lambda point: point.outcome != "measured")
-    steps: dict[Layout, Point] = {}
-    for point in mine:
-        steps.setdefault(point.question.mode, point)
-    return steps
+    return steps_at(known, plan, batch.rows.fingerprint)
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
-def _picture(data: str, way: str, packer: str, _bench: Batch, _plan: TuningPlan) -> BatchPicture:
-    return batch_picture(_bench.order, _bench.chain(batch_plan(_plan)), packer)
+def _picture(data: str, plan: str, _batch: Batch, _plan: TuningPlan) -> BatchPicture:
+    return batch_picture(_batch.simulation(_plan))
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
-def _fold(data: str, cap: int, packer: str, _bench: Batch) -> Fold | None:
-    return choose_fold(_bench.order, _bench.forest(cap, packer), cap)
+def _fold(data: str, plan: str, _batch: Batch, _plan: TuningPlan) -> Fold | None:
+    simulation = _batch.simulation(_plan)
+    return choose_fold(_batch.order, simulation.forest, simulation.spec.max_tokens_per_mb)

@@ -1,11 +1,10 @@
 // Tokens over original tokens for each cap: lines per packer, one upright line at the cap of now.
+// What is joined with what is decided before (figures/chart.py): lines come as points, null breaks.
 
 const HEIGHT = 300;
-const LEFT = 66, RIGHT = 12, TOP = 10, BOTTOM = 42;
+const LEFT = 66, RIGHT = 12, TOP = 20, BOTTOM = 42;
 const DASHES = { solid: [], dash: [8, 5], dot: [2, 4], dashdot: [8, 4, 2, 4] };
-const ON_DARK = { "#0072B2": "#56B4E9" }; // too dark there
-const LABEL_ROOM = 110;
-const WIDE = 5; // values further apart than this need a logarithmic axis to be told apart
+const LABEL_ROOM = 110, LABEL_HEIGHT = 14;
 
 export default function (component) {
   const { data, parentElement, setTriggerValue } = component;
@@ -15,15 +14,15 @@ export default function (component) {
   const legend = root.querySelector(".legend");
   canvas.setAttribute("aria-label", data.label);
 
-  const known = data.series.flatMap((s) => s.caps);
-  const low = Math.min(data.low, ...known), high = Math.max(data.high, ...known);
-  const values = data.series.flatMap((s) => [...s.paid, ...(s.tree || [])]);
-  const axis = valueAxis(Math.min(1, ...values), Math.max(1.02, ...values));
-  let width = 1;
+  const [low, high] = data.axis;
+  let width = 1, dark = 0;
   const inner = () => Math.max(width - LEFT - RIGHT, 1);
   const span = Math.log(high / low) || 1;
   const x = (cap) => LEFT + (Math.log(cap / low) / span) * inner();
-  const y = (value) => TOP + (1 - axis.part(value)) * (HEIGHT - TOP - BOTTOM);
+  const { bottom, top } = data; // logarithmic from a bottom above 0
+  const part = (value) => bottom > 0
+    ? Math.log(Math.max(value, bottom) / bottom) / Math.log(top / bottom) : value / top;
+  const y = (value) => TOP + (1 - part(value)) * (HEIGHT - TOP - BOTTOM);
   const capAt = (px) => {
     const cap = low * Math.exp(((px - LEFT) / inner()) * span);
     const aligned = Math.round(cap / data.step) * data.step;
@@ -35,16 +34,16 @@ export default function (component) {
     if (!width) return;
     const g = cleared(canvas, HEIGHT);
     const theme = themeOf(root);
-    const colorOf = (s) => (theme.mode === "dark" && ON_DARK[s.color]) || s.color;
-    drawLegend(legend, data.series, colorOf);
+    dark = theme.mode === "dark" ? 1 : 0;
+    drawLegend(legend, data.series, dark);
     g.font = "12px " + theme.font;
     drawAxes(g, theme);
     for (const s of data.series) {
-      g.strokeStyle = colorOf(s);
-      drawLine(g, s, s.paid, 2.5);
-      if (s.tree) drawLine(g, s, s.tree, 1);
+      g.strokeStyle = g.fillStyle = s.colors[dark];
+      drawLine(g, s);
+      s.caps.forEach((cap, i) => dot(g, x(cap), y(s.values[i]), s.width - 0.3).fill());
     }
-    drawCap(g, theme);
+    drawNow(g, theme);
     root.dataset.cap = data.cap;
   }
 
@@ -54,18 +53,17 @@ export default function (component) {
     g.lineWidth = 1;
     g.textBaseline = "middle";
     g.textAlign = "right";
-    for (const value of axis.ticks) {
+    for (const [value, text] of data.ticks) {
       line(g, LEFT, y(value), width - RIGHT, y(value), 0.14);
-      g.fillText(value.toFixed(2), LEFT - 8, y(value));
+      g.fillText(text, LEFT - 8, y(value));
     }
     g.setLineDash([2, 3]);
     line(g, LEFT, y(1), width - RIGHT, y(1), 0.7); // what the rows themselves have
     g.setLineDash([]);
     g.textAlign = "center";
-    const first = Math.ceil(Math.log2(low)), last = Math.floor(Math.log2(high));
-    for (let n = first; n <= last; n++) {
-      line(g, x(2 ** n), TOP, x(2 ** n), HEIGHT - BOTTOM, 0.14);
-      g.fillText(counted(2 ** n), x(2 ** n), HEIGHT - BOTTOM + 13);
+    for (const [cap, text] of data.cap_ticks) {
+      line(g, x(cap), TOP, x(cap), HEIGHT - BOTTOM, 0.14);
+      g.fillText(text, x(cap), HEIGHT - BOTTOM + 13);
     }
     g.fillText("max_tokens_per_mb", LEFT + inner() / 2, HEIGHT - 9);
     g.save();
@@ -75,36 +73,54 @@ export default function (component) {
     g.restore();
   }
 
-  function drawLine(g, s, heights, thickness) {
-    g.lineWidth = thickness;
+  function drawLine(g, s) {
+    g.lineWidth = s.width;
     g.setLineDash(DASHES[s.dash]);
     g.beginPath();
-    heights.forEach((value, i) => g.lineTo(x(s.caps[i]), y(value)));
+    let down = false;
+    for (const [cap, value] of s.line) {
+      if (value !== null) g[down ? "lineTo" : "moveTo"](x(cap), y(value));
+      down = value !== null;
+    }
     g.stroke();
     g.setLineDash([]);
   }
 
-  function drawCap(g, theme) {
-    const at = x(data.cap);
-    g.strokeStyle = RED;
+  // The upright line, and what is paid there on every curve that was counted there.
+  function drawNow(g, theme) {
+    const at = x(data.cap), leftOf = at + LABEL_ROOM > width;
+    g.strokeStyle = data.red[dark];
     g.lineWidth = 1.5;
-    g.beginPath();
-    g.moveTo(at, TOP);
-    g.lineTo(at, HEIGHT - BOTTOM);
-    g.stroke();
-    g.fillStyle = theme.text;
-    const leftOf = at + LABEL_ROOM > width;
+    line(g, at, TOP, at, HEIGHT - BOTTOM, 1);
     g.textAlign = leftOf ? "right" : "left";
-    g.fillText(`now ${counted(data.cap)}`, at + (leftOf ? -5 : 5), TOP + 7);
+    const side = leftOf ? -9 : 9;
+    g.fillStyle = theme.text;
+    g.fillText(`now ${counted(data.cap)}`, at + side, TOP - 8);
+    const here = data.series
+      .map((s) => ({ s, value: s.values[s.caps.indexOf(data.cap)] }))
+      .filter(({ s, value }) => s.trees[0] && value !== undefined) // what trees pay
+      .sort((a, b) => b.value - a.value);
+    let above = TOP, last = "";
+    for (const { s, value } of here) {
+      g.strokeStyle = s.colors[dark];
+      g.lineWidth = 2.5;
+      dot(g, at, y(value), 6).stroke();
+      const text = value.toFixed(3);
+      if (text === last) continue; // one number for what is drawn as one point
+      last = text;
+      above = Math.max(y(value) - 12, above + LABEL_HEIGHT);
+      g.strokeStyle = theme.background; // the number stays legible on a curve
+      g.lineWidth = 3;
+      g.strokeText(text, at + side, above);
+      g.fillText(text, at + side, above);
+    }
   }
 
   canvas.onmousemove = (event) => {
     const cap = capAt(event.offsetX);
     const lines = data.series.map((s) => {
-      const i = nearest(s.caps, cap);
-      const trees = s.trees[i] ? ` · ${counted(s.trees[i])} trees` : "";
-      const tree = s.tree ? ` · tree_token_ratio ${s.tree[i].toFixed(3)}` : "";
-      return `${s.name}: ${s.paid[i].toFixed(3)} paid${tree}${trees} (at ${counted(s.caps[i])})`;
+      const i = nearest(s.caps, cap), trees = s.trees[i] ? ` · ${many(s.trees[i], "tree")}` : "";
+      return `${s.name} ${s.values[i].toFixed(3)}${trees} (at ${counted(s.caps[i])})`;
     });
     const words = [`${counted(cap)}: click to choose it`, ...lines].join("\n");
     showTip(tip, words, event.offsetX, Math.min(event.offsetY, HEIGHT / 2), width);
@@ -126,22 +142,10 @@ function line(g, x0, y0, x1, y1, alpha) {
   g.globalAlpha = 1;
 }
 
-// From 0 in even steps, or logarithmic in steps of 1, 2, 5 where the values lie far apart.
-function valueAxis(least, most) {
-  if (least <= 0 || most / least < WIDE) {
-    const unit = 10 ** Math.floor(Math.log10(most));
-    const top = [1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10].map((n) => n * unit).find((n) => n >= most);
-    return { part: (value) => value / top, ticks: [0, 1, 2, 3, 4].map((i) => (top * i) / 4) };
-  }
-  const ticks = [];
-  for (let n = Math.floor(Math.log10(least)); n <= Math.ceil(Math.log10(most)); n++) {
-    ticks.push(...[1, 2, 5].map((step) => step * 10 ** n));
-  }
-  const bottom = ticks.findLast((t) => t <= least), top = ticks.find((t) => t >= most);
-  return {
-    part: (value) => Math.log(Math.max(value, bottom) / bottom) / Math.log(top / bottom),
-    ticks: ticks.filter((t) => t >= bottom && t <= top),
-  };
+function dot(g, x, y, radius) {
+  g.beginPath();
+  g.arc(x, y, radius, 0, 2 * Math.PI);
+  return g;
 }
 
 function nearest(caps, cap) {
@@ -152,21 +156,16 @@ function nearest(caps, cap) {
   return best;
 }
 
-function drawLegend(legend, series, colorOf) {
-  const sign = series.map((s) => s.name + colorOf(s)).join();
+function drawLegend(legend, series, dark) {
+  const sign = series.map((s) => s.name + s.colors[dark]).join();
   if (legend.dataset.sign === sign) return;
   legend.dataset.sign = sign;
-  const entry = (color, dash, thickness, words) => {
+  legend.replaceChildren(...series.map((s) => {
     const span = document.createElement("span");
     span.innerHTML =
-      `<svg viewBox="0 0 30 10"><line x1="0" y1="5" x2="30" y2="5" stroke="${color}" `
-      + `stroke-width="${thickness}" stroke-dasharray="${DASHES[dash].join(" ")}"/></svg>`;
-    span.append(words);
+      `<svg viewBox="0 0 30 10"><line x1="0" y1="5" x2="30" y2="5" stroke="${s.colors[dark]}" `
+      + `stroke-width="${s.width}" stroke-dasharray="${DASHES[s.dash].join(" ")}"/></svg>`;
+    span.append(s.name);
     return span;
-  };
-  legend.replaceChildren(
-    ...series.map((s) => entry(colorOf(s), s.dash, 2.5, `${s.name}: paid`)),
-    ...series.filter((s) => s.tree)
-      .map((s) => entry(colorOf(s), s.dash, 1, `${s.name}: tree_token_ratio`)),
-  );
+  }));
 }

@@ -3,6 +3,7 @@
 Notable:
 - drawn by a component of our own: a move of the slider moves one line of it, where a plotly figure
   would be drawn anew, which takes longer than packing
+- a curve is drawn only where it is known (``true_path``); the points of the cap now have numbers
 - the same figures are a table below it
 """
 
@@ -17,9 +18,18 @@ import streamlit as st
 from pages.shared import state
 from pages.shared.canvas import component
 from tuning.plan.batch import CurvePoint
-from tuning.report.figures.style import SERIES
+from tuning.plan.numbers import number
+from tuning.report.figures.chart import (
+    PALETTE,
+    SERIES,
+    Panel,
+    Point,
+    cap_ticks,
+    true_path,
+)
 
 _KEY = "cap_chart"
+_WIDE = 5
 _HTML = """
 <div class="chart"><div class="legend" aria-hidden="true"></div>
 <canvas role="img"></canvas><div class="tip" hidden></div></div>
@@ -42,10 +52,14 @@ def cap_chart(
     high: int,
     step: int,
 ) -> None:
-    """Draw tokens over original tokens at each cap; a click sets the plan's cap.
+    """Draw tokens over original tokens at each counted cap; a click sets the plan's cap.
 
-    curves:          points by packer ("areal", "prefix-aware", "flat")
-    low, high, step: the caps that can be chosen
+    curves:          points by packer ("areal", "prefix-aware"), by ascending cap; what is paid is
+                     joined between neighbours that run equally many trees, all else only between
+                     neighbours ``step`` apart
+    original_tokens: of the batch
+    cap:             of now: marked, and numbered on each curve that was counted there
+    low, high, step: the caps that can be chosen; the axis holds these and all points
     """
 
     def picked() -> None:
@@ -53,6 +67,46 @@ def cap_chart(
         if isinstance(value, int) and low <= value <= high:
             state.update(max_tokens_per_mb=value)
 
+    def series(
+        packer: str, name: str, width: float, counted: Mapping[int, int], run: Mapping[int, int]
+    ) -> dict[str, Any]:
+        color, dash, way = SERIES[packer]
+        points = [
+            Point(at, round(tokens / max(original_tokens, 1), 5))
+            for at, tokens in sorted(counted.items())
+        ]
+        keys = [run.get(int(point.x), point.y) for point in points]
+        line = true_path(points, keys, step, rising=bool(run))
+        return {
+            "name": f"{way}: {name}",
+            "colors": PALETTE[color],
+            "dash": dash,
+            "width": width,
+            "caps": [point.x for point in points],
+            "values": [point.y for point in points],
+            "trees": [run.get(int(point.x), 0) for point in points],
+            "line": [(round(at), y if y is None else round(y, 5)) for at, y, *_ in line],
+        }
+
+    drawn: list[dict[str, Any]] = []
+    flat: dict[int, int] = {}
+    for packer, points in curves.items():
+        by_cap = {point.max_tokens_per_mb: point for point in points}
+        run = {at: point.n_run for at, point in by_cap.items()}
+        paid = {at: point.paid_tokens for at, point in by_cap.items()}
+        tree = {at: point.tree_tokens for at, point in by_cap.items()}
+        flat |= {at: point.flat for at, point in by_cap.items() if point.flat is not None}
+        drawn += [
+            series(packer, "paid", 2, paid, run),
+            series(packer, "tree_token_ratio", 1, tree, {}),
+        ]
+    drawn = [series("flat", "paid", 2, flat, {}), *drawn]
+    values = [1.0, *(value for one in drawn for value in one["values"])]
+    known = [low, high, *(at for one in drawn for at in one["caps"])]
+    ends = min(known), max(known)
+    # Values far apart need a logarithmic axis to be told apart.
+    wide = 0 < min(values) < max(values) / _WIDE
+    axis = Panel("", 0, 1.1 * max(values), low=min(values) / 1.1 if wide else 0.0)
     _component(
         key=_KEY,
         data={
@@ -60,28 +114,15 @@ def cap_chart(
             "low": low,
             "high": high,
             "step": step,
-            "series": [
-                _series(packer, points, original_tokens)
-                for packer, points in curves.items()
-                if points
-            ],
+            "axis": ends,
+            "cap_ticks": [(at, number(at)) for at in cap_ticks(*ends)],
+            "bottom": axis.low,
+            "top": axis.high,
+            "ticks": list(axis.ticks.items()),
+            "red": PALETTE["red"],
+            "series": [one for one in drawn if one["caps"]],
             "label": "Paid tokens and tree tokens divided by original tokens, for each "
             "max_tokens_per_mb. The slider above chooses one; the table below has the figures.",
         },
         on_picked_change=picked,
     )
-
-
-def _series(packer: str, points: Sequence[CurvePoint], original_tokens: int) -> dict[str, Any]:
-    color, dash, name = SERIES[packer]
-    return {
-        "name": name,
-        "color": color,
-        "dash": dash,
-        "caps": [p.max_tokens_per_mb for p in points],
-        "paid": [round(p.paid_tokens / original_tokens, 5) for p in points],
-        "tree": None
-        if packer == "flat"
-        else [round(p.tree_tokens / original_tokens, 5) for p in points],
-        "trees": [p.n_trees for p in points],
-    }

@@ -26,18 +26,21 @@ function created(root) {
   function show(data) {
     limits = data;
     root.querySelector(".cap").style.colorScheme = themeOf(range).mode; // the track's own colours
-    for (const input of [range, number]) {
-      input.min = data.low;
-      input.max = data.high;
-      input.step = data.step;
-    }
+    range.min = data.low;
+    range.max = data.high;
+    range.step = number.step = data.step;
+    number.min = data.step;
     root.querySelector(".low").textContent = counted(data.low);
-    root.querySelector(".step").textContent = `multiples of ${counted(data.step)}`;
+    note(null);
     root.querySelector(".high").textContent = counted(data.high);
     const behind = wanted !== null && wanted !== data.cap && Date.now() - toldAt < FORGET;
     if (behind) return; // drawn for an earlier move: the thumb stays where the hand is
     wanted = null;
     set(data.cap);
+  }
+
+  function note(text) {
+    root.querySelector(".step").textContent = text ?? `multiples of ${counted(limits.step)}`;
   }
 
   function set(cap) {
@@ -65,9 +68,11 @@ function created(root) {
 
   range.addEventListener("input", () => move(Number(range.value)));
   number.addEventListener("change", () => {
-    const { low, high, step } = limits;
-    const typed = Math.round((Number(number.value) || low) / step) * step;
-    move(Math.min(Math.max(typed, low), high));
+    const typed = Number(number.value);
+    const whole = number.value !== "" && Number.isInteger(typed) && typed > 0 && typed < 2 ** 31;
+    note(whole ? null : "write a whole number of tokens");
+    if (whole) move(typed);
+    else number.value = limits.cap;
   });
   return part;
 }

@@ -4,6 +4,7 @@ Notable:
 - Streamlit's own slider waits a fifth of a second before it tells the server, which is longer than
   packing millions of tokens takes; this one tells at the first move and then as fast as it can
 - both inputs are the browser's own: arrow keys, Page Up and Down, Home and End work
+- a typed number is taken as it is: where AReaL refuses it, the page says so and what would do
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pages.shared import state
 from pages.shared.canvas import component
 
 _KEY = "cap_slider"
+_MOST = 2**31 - 1
 _HTML = """
 <div class="cap"><label for="range">max_tokens_per_mb</label>
 <div class="line"><input id="range" type="range">
@@ -45,10 +47,10 @@ def cap_slider(low: int, high: int, step: int) -> None:
 
     def moved() -> None:
         cap = st.session_state[_KEY].get("moved")
-        if isinstance(cap, int) and low <= cap <= high:
+        if isinstance(cap, int) and 0 < cap <= _MOST:
             state.update(max_tokens_per_mb=cap)
 
-    cap = min(max(state.plan().max_tokens_per_mb, low), high)
+    cap = state.plan().max_tokens_per_mb
     _component(
         key=_KEY,
         data={"cap": cap, "low": low, "high": high, "step": step},

@@ -10,45 +10,48 @@ import streamlit as st
 from pages.packing.cap_chart import cap_chart
 from pages.shared import background
 from tuning.plan.batch import Batch, CurvePoint
-from tuning.plan.plan import TuningPlan
-from tuning.report.figures.style import SERIES
+from tuning.plan.plan import PACKERS, TuningPlan
+from tuning.report.figures.chart import SERIES
 
 
-def draw_curve(bench: Batch, plan: TuningPlan, low: int, high: int) -> None:
-    """Paid and tree tokens over the whole range of caps, each packer as soon as it is known.
+def draw_curve(batch: Batch, plan: TuningPlan, low: int, high: int) -> None:
+    """Paid tokens over the whole range of caps, of the plan, each packer as soon as it is known.
 
     low, high: the caps that can be chosen
     """
-    curves, growing = {}, []
-    for packer in ("flat", "areal", "prefix-aware"):
-        curves[packer], complete = background.curve(bench, packer, plan.alignment)
+    curves: dict[str, list[CurvePoint]] = {}
+    growing = []
+    for packer in PACKERS:
+        curves[packer], complete = background.curve(batch, plan, packer)
         if not complete:
             growing.append(SERIES[packer][2])
-    cap_chart(curves, bench.rows.n_tokens, plan.max_tokens_per_mb, low, high, plan.alignment)
+    cap_chart(curves, batch.rows.n_tokens, plan.max_tokens_per_mb, low, high, plan.alignment)
     if growing:
         background.watch()
-        st.caption("Still working on the whole range: " + ", ".join(growing) + ".")
+        st.caption("Still counting: " + ", ".join(growing) + ".")
     table = st.expander("The whole range as a table", key="curve_table", on_change="rerun")
     if table.open:
         with table:
-            _curve_table(curves, bench.rows.n_tokens)
+            _curve_table(curves, batch.rows.n_tokens)
 
 
 def _curve_table(curves: Mapping[str, Sequence[CurvePoint]], original_tokens: int) -> None:
     lines = [
         {
             "max_tokens_per_mb": p.max_tokens_per_mb,
-            "way": SERIES[packer][2],
-            "trees": p.n_trees or None,
-            "tree_token_ratio": p.tree_tokens / original_tokens if p.n_trees else None,
+            "packer": SERIES[packer][2],
+            "trees": p.n_trees,
+            "tree_token_ratio": p.tree_tokens / original_tokens,
             "paid ÷ original": p.paid_tokens / original_tokens,
+            "flat ÷ original": None if p.flat is None else p.flat / original_tokens,
         }
         for packer, points in curves.items()
         for p in points
     ]
     three = st.column_config.NumberColumn(format="%.3f")
+    ratios = ("tree_token_ratio", "paid ÷ original", "flat ÷ original")
     st.dataframe(
-        pd.DataFrame(lines).sort_values(["max_tokens_per_mb", "way"]),
+        pd.DataFrame(lines).sort_values(["max_tokens_per_mb", "packer"]) if lines else None,
         hide_index=True,
-        column_config={"tree_token_ratio": three, "paid ÷ original": three},
+        column_config=dict.fromkeys(ratios, three),
     )

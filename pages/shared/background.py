@@ -2,54 +2,73 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 import streamlit as st
 
+from packing.batch.refusal import BatchRefused
 from pages.shared import state
-from tuning.plan.batch import Batch, CurvePoint
+from tuning.plan.batch import Batch, CurvePoint, smallest_cap
+from tuning.plan.plan import Packer, TuningPlan
 
 _PATIENCE_S = 0.12
-_EVERY = {"areal": 1, "flat": 1, "prefix-aware": 4}
-"""Every how manieth cap is worked out: ours takes a second where AReaL's takes a hundredth."""
+_BREATH_S = 0.002
+"""Between two caps: a page that is being drawn goes first."""
+
+_SPREAD = {"areal": 160, "prefix-aware": 24}
+_NEARBY = {"areal": 48, "prefix-aware": 4}
+"""Caps counted over the whole range, and neighbours of the cap in use on either side: ours takes
+up to a second where AReaL's takes a hundredth."""
 
 Point = TypeVar("Point")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Growing(Generic[Point]):
-    """Points by cap, one after the other in a thread; cached by whoever starts it."""
+    """Points by cap, one after the other in a thread; cached by whoever starts it.
+
+    now: the cap in use; the nearest one that is not known yet is worked out next
+    """
 
     points: dict[int, Point]
-    done: Future[None]
+    now: int
+    done: Future[None] = field(default_factory=Future)
 
     @classmethod
     def start(
-        cls, pool: str, caps: Iterable[int], at: Callable[[int], Point | None]
+        cls, pool: str, caps: Iterable[int], at: Callable[[int], Point | None], now: int = 0
     ) -> Growing[Point]:
-        """Work out ``at(cap)`` in ascending order; None leaves the cap out.
+        """Work out ``at(cap)``, the nearest to ``now`` first; None leaves the cap out.
 
         pool: what shares one thread; another pool does not wait for it
         """
-        points: dict[int, Point] = {}
+        growing: Growing[Point] = cls({}, now)
 
         def work() -> None:
-            for cap in sorted(set(caps)):
+            left = set(caps)
+            while left:
+                cap = min(left, key=lambda one: (abs(math.log(one / max(growing.now, 1))), one))
+                left.remove(cap)
                 if (point := at(cap)) is not None:
-                    points[cap] = point
+                    growing.points[cap] = point
+                time.sleep(_BREATH_S)
 
-        return cls(points, _pool(pool).submit(work))
+        growing.done = _pool(pool).submit(work)
+        return growing
 
-    def so_far(self) -> tuple[dict[int, Point], bool]:
-        """The points known so far, and whether these are all."""
+    def so_far(self, now: int) -> tuple[dict[int, Point], bool]:
+        """The points known so far, by ascending cap, and whether these are all."""
+        self.now = now
         try:
             self.done.result(timeout=_PATIENCE_S)
         except TimeoutError:
-            return dict(self.points), False
-        return self.points, True
+            return dict(sorted(self.points.copy().items())), False
+        return dict(sorted(self.points.items())), True
 
 
 @st.cache_resource(show_spinner=False)
@@ -57,16 +76,37 @@ def _pool(name: str) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix=name)
 
 
+def caps_in_view(batch: Batch, plan: TuningPlan) -> list[int]:
+    """The caps that a curve of the plan is counted at: the whole range, and around the plan's."""
+    step, now = plan.alignment, plan.max_tokens_per_mb // plan.alignment
+    spread = batch.caps(plan, _SPREAD[plan.packer])
+    around = range(now - _NEARBY[plan.packer], now + _NEARBY[plan.packer] + 1)
+    low, high = smallest_cap(batch.rows, plan), max(spread[-1], now * step)
+    return sorted({*spread, *(k * step for k in around if low <= k * step <= high)})
+
+
 @st.cache_resource(show_spinner=False, max_entries=64)
-def _curve(fingerprint: str, packer: str, alignment: int, _bench: Batch) -> Growing[CurvePoint]:
-    caps = _bench.caps(alignment)
-    chosen = [*caps[:: _EVERY[packer]], caps[-1]]
-    return Growing.start("curves", chosen, lambda cap: _bench.curve_point(cap, packer))
+def _curve(
+    data: str, plan_key: str, place: int, _batch: Batch, _plan: TuningPlan
+) -> Growing[CurvePoint]:
+    def at(cap: int) -> CurvePoint | None:
+        try:
+            return CurvePoint.of(_batch.simulation(_plan, cap))
+        except BatchRefused:
+            return None  # AReaL stops there
+
+    return Growing.start("curves", caps_in_view(_batch, _plan), at, _plan.max_tokens_per_mb)
 
 
-def curve(bench: Batch, packer: str, alignment: int) -> tuple[list[CurvePoint], bool]:
-    """The points known so far, by ascending cap, and whether these are all."""
-    points, complete = _curve(bench.rows.fingerprint, packer, alignment, bench).so_far()
+def curve(batch: Batch, plan: TuningPlan, packer: Packer) -> tuple[list[CurvePoint], bool]:
+    """The points of a packer known so far, by ascending cap, and whether these are all."""
+    mine = replace(plan, packer=packer)
+    key = replace(mine, max_tokens_per_mb=plan.alignment).key
+    # Neighbours are counted around a cap; a drag within the same stretch asks for no others.
+    place = plan.max_tokens_per_mb // (plan.alignment * _NEARBY[packer])
+    points, complete = _curve(batch.rows.fingerprint, key, place, batch, mine).so_far(
+        plan.max_tokens_per_mb
+    )
     return list(points.values()), complete
 
 

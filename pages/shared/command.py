@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from pages.shared import state
 from tuning.plan.commands import command_line
 
 
-def draw(name: str) -> None:
-    """A box with the ``python -m tuning`` call that gives this page's figures."""
-    show(command_line(name, state.plan()))
+def draw(name: str, more: Sequence[str] = ()) -> None:
+    """A box with the ``python -m tuning`` call that gives this page's figures.
+
+    more: words of the command's own
+    """
+    show(command_line(name, state.plan(), more))
 
 
 def show(line: str) -> None:

@@ -1,4 +1,4 @@
-"""The loaded rows of the plan, and the workbench over its batch; loads run beside the page.
+"""The loaded rows of the plan, and its batch; loads run beside the page.
 
 Notable:
 - a source becomes part of the plan only when it has loaded: a broken one leaves the rows that
@@ -15,23 +15,22 @@ from pathlib import Path
 
 import streamlit as st
 
-from packing.packers.areal import RowTooLong
 from packing.sources.errors import LoadCancelled, SourceError
 from packing.sources.load import Progress, load
 from packing.sources.loaded import Loaded
-from packing.sources.samples import SAMPLES
 from packing.sources.spec import SourceSpec
-from packing.trie import Forest
+from packing.spec import aligned
 from pages.shared import state
 from tuning.jobs.folders import uploads_folder
-from tuning.plan.batch import Batch, aligned
+from tuning.plan.batch import Batch, smallest_cap
 from tuning.plan.plan import TuningPlan
+from tuning.workspace.rows import tags_of
 
 _PATIENCE_S = 0.4
 _LARGEST_CAP = 262_144
 _LATE = "data.late"  # the strip on top was drawn before the rows had loaded
 
-__all__ = ["Batch", "LoadTask", "bench", "bench_or_none", "follow", "loaded", "task_of"]
+__all__ = ["Batch", "LoadTask", "batch", "batch_or_none", "follow", "loaded", "task_of"]
 
 
 @dataclass
@@ -103,7 +102,7 @@ def _bar(task: LoadTask) -> None:
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
-def _bench(fingerprint: str, prompts: int, samples: int, cut: int, _loaded: Loaded) -> Batch:
+def _batch(fingerprint: str, prompts: int, samples: int, cut: int, _loaded: Loaded) -> Batch:
     plan = TuningPlan(prompts_per_step=prompts, samples_per_prompt=samples, max_new_tokens=cut)
     return Batch.of(_loaded.rows, plan)
 
@@ -130,46 +129,30 @@ def loaded() -> Loaded:
     return task.result
 
 
-def bench_or_none() -> Batch | None:
-    """The workbench for what is drawn before the page itself; None while rows load."""
+def batch_or_none() -> Batch | None:
+    """The batch for what is drawn before the page itself; None while rows load."""
     task = task_of(state.plan().source)
     found = task.result if task.ended.wait(_PATIENCE_S) else None
     st.session_state[_LATE] = found is None
-    return None if found is None else _bench_of(found)
+    return None if found is None else _batch_of(found)
 
 
-def bench() -> Batch:
-    """The workbench over the plan's batch; the page stops where there are no rows."""
-    made = _bench_of(loaded())
+def batch() -> Batch:
+    """The plan's batch; the page stops where there are no rows."""
+    made = _batch_of(loaded())
     if not len(made.rows):
         st.info("There are no rows in this batch. Choose other data on the Dataset page.")
         st.stop()
     return made
 
 
-def forest(made: Batch, plan: TuningPlan) -> Forest:
-    """The trees of the plan's packing; the page stops where there are none, and says why."""
-    try:
-        trees = made.forest(plan.max_tokens_per_mb, plan.packer)
-    except RowTooLong as error:
-        st.error(str(error), icon=":material/block:")
-        st.page_link(
-            "packing/page.py", label="Choose a larger max_tokens_per_mb on the Packing page"
-        )
-        st.stop()
-    if not len(trees):
-        st.info("All rows are empty: there is no tree. Choose other data on the Dataset page.")
-        st.stop()
-    return trees
+def _batch_of(found: Loaded) -> Batch:
+    return batch_of(found, state.plan())
 
 
-def _bench_of(found: Loaded) -> Batch:
-    return bench_of(found, state.plan())
-
-
-def bench_of(found: Loaded, plan: TuningPlan) -> Batch:
-    """The workbench over the batch that a plan draws from these rows."""
-    return _bench(
+def batch_of(found: Loaded, plan: TuningPlan) -> Batch:
+    """The batch that a plan draws from these rows."""
+    return _batch(
         found.rows.fingerprint,
         plan.prompts_per_step,
         plan.samples_per_prompt,
@@ -185,21 +168,11 @@ def source_name(source: SourceSpec) -> str:
 
 def source_tags() -> list[str]:
     """What must be said beside every figure: made by us, or made up."""
-    source = state.plan().source
-    tags = []
-    if source.kind == "sample" and source.location in SAMPLES:
-        tags.append("synthetic")
-    if source.simulate is not None:
-        tags.append("simulated")
-    return tags
-
-
-def smallest_cap(made: Batch, plan: TuningPlan) -> int:
-    """The smallest aligned cap that holds the longest row."""
-    return aligned(max(made.smallest_cap, 1), plan.alignment)
+    return list(tags_of(state.plan().source))
 
 
 def largest_cap(made: Batch, plan: TuningPlan) -> int:
-    """One tree for everything, or as far as a slider is of use."""
-    whole = aligned(max(made.trie.n_tokens, 1), plan.alignment)
-    return max(min(whole, aligned(_LARGEST_CAP, plan.alignment)), smallest_cap(made, plan))
+    """One tree for everything, or as far as a slider is of use; never below the plan's own cap."""
+    low = smallest_cap(made.rows, plan)
+    whole = min(max(made.trie.n_tokens, 1), max(_LARGEST_CAP, plan.max_tokens_per_mb))
+    return aligned(max(whole, low + plan.alignment, plan.max_tokens_per_mb), plan.alignment)

@@ -5,26 +5,17 @@ from __future__ import annotations
 import streamlit as st
 
 from tuning.jobs.folders import data_folder
-from tuning.jobs.points import Point, Question
+from tuning.jobs.points import Point, steps_at
 from tuning.jobs.store import Store, StoreError
 from tuning.plan.batch import Batch
 from tuning.plan.plan import TuningPlan
 
 
-def latest_step(plan: TuningPlan, bench: Batch) -> str | None:
+def latest_step(plan: TuningPlan, batch: Batch) -> str | None:
     """Such as ``1.84 s (measured)``; None where this very question has no time."""
-    answers = [p for p in _points(bench.rows.fingerprint, _stamp()) if _answers(p, plan)]
-    best = next((p for p in answers if p.outcome == "measured"), None)
-    found = best or next(iter(answers), None)
-    return None if found is None else f"{found.step_s:,.2f} s ({found.outcome})"
-
-
-def _answers(point: Point, plan: TuningPlan) -> bool:
-    asked = point.question
-    cap = plan.max_tokens_per_mb
-    same = Question.of(plan, "tree", cap, asked.data, asked.machine, asked.torch)
-    here = asked.machine.startswith("cpu") == (plan.device == "cpu")
-    return bool(point.step_s) and asked == same and here
+    data = batch.rows.fingerprint
+    step = steps_at(_points(data, _stamp()), plan, data).get("tree")
+    return None if step is None else f"{step.step_s:,.2f} s ({step.outcome})"
 
 
 @st.cache_data(show_spinner=False, max_entries=16)

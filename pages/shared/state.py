@@ -17,7 +17,7 @@ from typing import Any
 
 import streamlit as st
 
-from tuning.plan.plan import TuningPlan
+from tuning.plan.plan import TuningPlan, options
 
 # Not the key of any widget: widgets write their values under their keys.
 _PLAN, _UNDO, _VIEW, _OTHER = "state.plan", "state.undo", "state.view", "state.other"
@@ -94,6 +94,12 @@ def bind(
         update(**{field: write(st.session_state[key])})
 
     return {"key": key, "on_change": changed}
+
+
+def widget(field: str, **other: Any) -> dict[str, Any]:
+    """``bind`` with the field's own label and help; ``other`` is passed on."""
+    option = options()[field]
+    return {"label": option.label, "help": option.help} | bind(field) | other
 
 
 def view(name: str, default: int = 0) -> int:

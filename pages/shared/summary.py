@@ -6,7 +6,7 @@ import html
 
 import streamlit as st
 
-from packing.packers.areal import RowTooLong
+from packing.batch.refusal import BatchRefused
 from pages.shared import data, measured, state
 from tuning.plan.plan import TuningPlan
 
@@ -15,15 +15,15 @@ Cell = tuple[str, str, str, list[str]]
 
 
 def draw() -> None:
-    bench = data.bench_or_none()
+    batch = data.batch_or_none()
     plan = state.plan()
     cells: list[Cell] = [("name", "data", data.source_name(plan.source), data.source_tags())]
-    if bench is not None:
-        cells.append(("rows", "rows a step", f"{len(bench.rows):,}", []))
-        cells.append(("tokens", "tokens a step", f"{bench.rows.n_tokens:,}", []))
+    if batch is not None:
+        cells.append(("rows", "rows a step", f"{len(batch.rows):,}", []))
+        cells.append(("tokens", "tokens a step", f"{batch.rows.n_tokens:,}", []))
     cells.append(("cap", "max_tokens_per_mb", f"{plan.max_tokens_per_mb:,}", []))
-    if bench is not None:
-        cells += _packing_cells(bench, plan)
+    if batch is not None:
+        cells += _packing_cells(batch, plan)
     body = "".join(_cell(*cell) for cell in cells)
     left, right = st.columns([8, 1], vertical_alignment="center")
     left.html(f'<div class="summary" role="status" aria-label="summary">{body}</div>')
@@ -38,21 +38,19 @@ def draw() -> None:
     )
 
 
-def _packing_cells(bench: data.Batch, plan: TuningPlan) -> list[Cell]:
+def _packing_cells(batch: data.Batch, plan: TuningPlan) -> list[Cell]:
     try:
-        m = bench.metrics(plan.max_tokens_per_mb, plan.packer)
-    except RowTooLong:
-        return [("trees", "trees", "refused: a row is longer", [])]
-    step = measured.latest_step(plan, bench)
+        simulation = batch.simulation(plan)
+    except BatchRefused as refused:
+        return [("refused", "AReaL refuses this plan", refused.mend, [])]
+    step = measured.latest_step(plan, batch)
+    dummies = simulation.n_dummy_trees
+    trees = f"{simulation.n_trees:,}" + (f" + {dummies:,} empty" if dummies else "")
+    ratio = f"{simulation.tree_token_ratio:.3f} ({simulation.prefix_reuse:.2f}× reuse)"
     return [
-        ("trees", "trees", f"{m.n_trees:,}", []),
-        (
-            "ratio",
-            "tree_token_ratio",
-            f"{m.tree_token_ratio:.3f} ({m.prefix_reuse:.2f}× reuse)",
-            [],
-        ),
-        ("paid", "paid ÷ original", f"{m.padded_token_ratio:.3f}", []),
+        ("trees", "trees", trees, []),
+        ("ratio", "tree_token_ratio", ratio, []),
+        ("paid", "paid ÷ original", f"{simulation.padded_token_ratio:.3f}", []),
         ("step", "time of a step", step or "not measured", []),
     ]
 

@@ -25,7 +25,7 @@ class Look:
     numbers:   number in the data set of each row of the batch
     """
 
-    bench: Batch
+    batch: Batch
     forest: Forest
     plan: TuningPlan
     tree: int
@@ -41,7 +41,7 @@ class Look:
     @property
     def tree_key(self) -> str:
         """Names the tree among all trees of all packings."""
-        rows = self.bench.rows.fingerprint
+        rows = self.batch.rows.fingerprint
         return f"{rows}:{self.plan.max_tokens_per_mb}:{self.plan.packer}:{self.tree}"
 
 
@@ -52,7 +52,7 @@ def _numbers(
     return batch_row_numbers(_rows, _plan)
 
 
-def look(bench: Batch, forest: Forest, plan: TuningPlan) -> Look:
+def look(batch: Batch, forest: Forest, plan: TuningPlan) -> Look:
     """Tree, node, token and row of the view, as far as this packing has them.
 
     Without a chosen tree, the one of the highlighted row is looked at.
@@ -62,14 +62,14 @@ def look(bench: Batch, forest: Forest, plan: TuningPlan) -> Look:
     row = state.view("row", -1)
     at = int(np.searchsorted(numbers, row))
     batch_row = at if row >= 0 and at < len(numbers) and numbers[at] == row else -1
-    tree_of_row = bench.packing(plan.max_tokens_per_mb, plan.packer).tree_of_row
+    tree_of_row = batch.simulation(plan).packing.tree_of_row
     row_tree = int(tree_of_row[batch_row]) if batch_row >= 0 else -1
     tree = min(max(state.view("tree", max(row_tree, 0)), 0), len(forest) - 1)
     trie = forest.tree(tree)
     node = state.view("node", -1)
     token = state.view("token", -1)
     return Look(
-        bench,
+        batch,
         forest,
         plan,
         tree,

@@ -21,7 +21,7 @@ _TAIL, _HEAD = 6, 10
 
 def draw_node(look: Look) -> None:
     """Counts, text and rows of the chosen node."""
-    node, trie, rows = chosen_node(look), look.trie, look.bench.rows
+    node, trie, rows = chosen_node(look), look.trie, look.batch.rows
     own, through = int(trie.lengths[node]), trie.rows_through(node)
     if look.node < 0:
         st.caption("Nothing is chosen: this is the tree's first node. Click a mark or the strip.")
@@ -60,7 +60,7 @@ def _draw_token(look: Look, node: int) -> None:
     """The chosen token: its place, its id, its text."""
     if look.token < 0 or node_at(look.trie, look.token) != node:
         return
-    rows, trie = look.bench.rows, look.trie
+    rows, trie = look.batch.rows, look.trie
     inside = look.token - int(trie.start[node])
     ids = node_tokens(rows, trie, node)
     word = html.escape(rows.text([int(ids[inside])])).replace("\n", "⏎")
@@ -73,7 +73,7 @@ def _draw_token(look: Look, node: int) -> None:
 
 def draw_children(look: Look) -> None:
     """Side by side: what follows in each branch, the first different token marked."""
-    trie, rows = look.trie, look.bench.rows
+    trie, rows = look.trie, look.batch.rows
     roots = child_nodes(trie, -1)
     node = -1 if look.node < 0 and len(roots) > 1 else chosen_node(look)
     below = child_nodes(trie, node)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.shared import command, data, help_panel, state
+from pages.shared import command, data, help_panel, refusal, state
 from pages.trie.look import look
 from pages.trie.node import draw_children, draw_node
-from pages.trie.parts import choose_tree, draw_breadcrumb, draw_forest, draw_icicle, draw_strip
+from pages.trie.parts import (
+    choose_share,
+    choose_tree,
+    draw_breadcrumb,
+    draw_forest,
+    draw_icicle,
+    draw_strip,
+)
 from pages.trie.search import draw_hits, draw_row, search_box
 
-bench = data.bench()
+batch = data.batch()
 plan = state.plan()
 
 st.title("Trie", anchor=False)
@@ -18,18 +25,19 @@ st.caption(
     "What rows share stands once, on the left, and is computed once; every branch is where rows "
     "part."
 )
-forest = data.forest(bench, plan)
+forest = refusal.forest(batch, plan, "trie")
 
 
 @st.fragment
 def explore() -> None:
     """All that a click changes: it runs again without the rest of the page."""
-    seen = look(bench, forest, plan)
+    seen = look(batch, forest, plan)
     left, right = st.columns(2)
     with left:
         sort = choose_tree(seen)
     with right:
         words = search_box()
+    choose_share(seen)
     draw_forest(seen, sort)
     # Places of their own: what comes and goes in them does not make the drawings below start anew.
     with st.container(key="trie_hits"):

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 import streamlit as st
 
+from packing.batch.simulation import BatchSimulation
 from pages.shared import state
 from pages.shared.forest import forest_overview
 from pages.trie.icicle import icicle_view
@@ -20,6 +21,7 @@ _SORTS = {
     "sharing": "most reuse first",
 }
 _TABLE_ROWS = 500
+_ALL = "all"
 
 
 def choose_tree(look: Look) -> str:
@@ -47,8 +49,8 @@ def choose_tree(look: Look) -> str:
 def draw_forest(look: Look, sort: str) -> None:
     """All trees at once, in the order that is asked for, and the same as a table."""
     plan, forest = look.plan, look.forest
-    tokens_of = look.bench.packing(plan.max_tokens_per_mb, plan.packer).tokens_per_tree
-    row_tokens = look.bench.row_tokens_per_tree(plan.max_tokens_per_mb, plan.packer)
+    simulation = look.batch.simulation(plan)
+    tokens_of, row_tokens = simulation.packing.tokens_per_tree, simulation.row_tokens_per_tree
     keys = {
         "order": np.arange(len(forest)),
         "waste": tokens_of,
@@ -56,6 +58,7 @@ def draw_forest(look: Look, sort: str) -> None:
         "sharing": -row_tokens / np.maximum(tokens_of, 1),
     }
     order = np.argsort(keys[sort], kind="stable")
+    order = order[_chosen(order, simulation)]
     forest_overview(
         order,
         tokens_of,
@@ -80,6 +83,8 @@ def draw_forest(look: Look, sort: str) -> None:
             _table(
                 {
                     "tree": at,
+                    "rank": simulation.rank_of_tree[at],
+                    "minibatch": simulation.minibatch_of_tree[at],
                     "rows": forest.rows_per_tree[at],
                     "nodes": forest.nodes_per_tree[at],
                     "tokens": tokens_of[at],
@@ -89,6 +94,31 @@ def draw_forest(look: Look, sort: str) -> None:
                 f"tree_table.{sort}.{page.start}",
                 lambda i: open_tree(int(at[i])),
             )
+
+
+def choose_share(look: Look) -> None:
+    """Which rank and minibatch of the update, where there are several."""
+    plan = look.plan
+    counts = {"rank": plan.dp_size, "minibatch": plan.ppo_n_minibatches}
+    several = {name: count for name, count in counts.items() if count > 1}
+    for column, (name, count) in zip(st.columns(2), several.items(), strict=False):
+        column.selectbox(
+            name,
+            [_ALL, *range(count)],
+            key=f"tree_{name}.widget",
+            persist_state="session",
+        )
+
+
+def _chosen(order: npt.NDArray[np.int64], simulation: BatchSimulation) -> npt.NDArray[np.bool_]:
+    """bool ``(trees,)``: those of ``order`` that belong to the rank and minibatch chosen."""
+    inside = np.ones(len(order), dtype=bool)
+    shares = {"rank": simulation.rank_of_tree, "minibatch": simulation.minibatch_of_tree}
+    for name, of_tree in shares.items():
+        value = st.session_state.get(f"tree_{name}.widget", _ALL)
+        if value != _ALL and (of_tree == value).any():
+            inside &= of_tree[order] == value
+    return inside
 
 
 def draw_strip(look: Look) -> None:
@@ -105,7 +135,7 @@ def draw_strip(look: Look) -> None:
         state.set_view(x0=None if everything else x0, x1=None if everything else x1)
 
     packed_strip(
-        look.bench.rows,
+        look.batch.rows,
         trie,
         look.tree_key,
         cap,
@@ -156,7 +186,7 @@ def draw_breadcrumb(look: Look) -> None:
 
 def draw_icicle(look: Look) -> None:
     """The chosen branch; a click on a token's node in the strip opens the same."""
-    icicle_view(look.bench.rows, look.trie, look.node, look.path, open_node)
+    icicle_view(look.batch.rows, look.trie, look.node, look.path, open_node)
 
 
 def _page(count: int, key: str) -> slice:

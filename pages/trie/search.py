@@ -46,7 +46,7 @@ def draw_hits(look: Look, words: str) -> None:
     if not words:
         return
     trie = look.trie
-    search = search_text(look.bench.rows, trie, words)
+    search = search_text(look.batch.rows, trie, words)
     where = "the whole tree"
     if search.nodes < len(trie):
         where = f"the first {search.nodes:,} of {len(trie):,} nodes ({search.tokens:,} tokens)"
@@ -83,7 +83,7 @@ def draw_row(look: Look) -> None:
             st.button(f"Go to tree {look.row_tree:,}", on_click=open_tree, args=(look.row_tree,))
         else:
             shared = sum(int(look.trie.lengths[n]) for n in look.path if look.trie.row_count[n] > 1)
-            total = int(look.bench.rows.lengths[look.batch_row])
+            total = int(look.batch.rows.lengths[look.batch_row])
             st.markdown(
                 f":orange[**━**] **Row {look.row:,}**: {total:,} tokens, "
                 f"{shared:,} shared, in {len(look.path):,} nodes",

@@ -15,7 +15,7 @@ from tuning.plan.batch import Batch
 from tuning.workspace.history import Run, export, runs
 
 
-def draw(bench: Batch) -> None:
+def draw(batch: Batch) -> None:
     """All runs of this machine's history, those of these rows first."""
     with st.expander("History", icon=":material/history:"):
         try:
@@ -27,15 +27,15 @@ def draw(bench: Batch) -> None:
         if not found:
             st.caption("Nothing has been measured yet.")
             return
-        found.sort(key=lambda run: run.data != bench.rows.fingerprint)
-        chosen = _chosen(found, bench)
+        found.sort(key=lambda run: run.data != batch.rows.fingerprint)
+        chosen = _chosen(found, batch)
         _actions(store, chosen or found, everything=not chosen)
         if len(chosen) == 2:
             _to_compare(*chosen)
 
 
-def _chosen(found: list[Run], bench: Batch) -> list[Run]:
-    table = pd.DataFrame([_line(run, bench) for run in found])
+def _chosen(found: list[Run], batch: Batch) -> list[Run]:
+    table = pd.DataFrame([_line(run, batch) for run in found])
     picked = st.dataframe(
         table,
         hide_index=True,
@@ -48,11 +48,11 @@ def _chosen(found: list[Run], bench: Batch) -> list[Run]:
     return [found[i] for i in picked.selection.rows if i < len(found)]
 
 
-def _line(run: Run, bench: Batch) -> dict[str, object]:
+def _line(run: Run, batch: Batch) -> dict[str, object]:
     best = run.fastest
     return {
         "when": run.when[:16].replace("T", " "),
-        "rows": "these" if run.data == bench.rows.fingerprint else run.plan.source.location,
+        "rows": "these" if run.data == batch.rows.fingerprint else run.plan.source.location,
         "model": run.plan.model,
         "device": run.entries[0].point.question.machine,
         "points": len(run.entries),

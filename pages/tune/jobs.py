@@ -23,27 +23,27 @@ def jobs() -> Jobs:
     return Jobs()
 
 
-def current(bench: Batch) -> JobView | None:
+def current(batch: Batch) -> JobView | None:
     """The newest sweep of this batch with these settings."""
     question = question_of(state.plan())
-    return jobs().newest("sweep", data=bench.rows.fingerprint, question=question)
+    return jobs().newest("sweep", data=batch.rows.fingerprint, question=question)
 
 
-def start(bench: Batch, longest_row: int, rows: Rows) -> None:
+def start(batch: Batch, longest_row: int, rows: Rows) -> None:
     """Start a sweep; what an earlier one measured is taken from the history.
 
-    rows: all the data, for the batches that come after the one of ``bench``
+    rows: all the data, for the batches that come after the one of ``batch``
     """
     plan = state.plan()
     budget_s = 60.0 * float(st.session_state.get(BUDGET, 10))
     arguments = {
         "budget_s": budget_s,
         "longest_row": longest_row,
-        "data": bench.rows.fingerprint,
+        "data": batch.rows.fingerprint,
         "question": question_of(plan),
     }
     others = other_batches(rows, plan)
-    jobs().start("sweep", plan, bench.rows, arguments, 2 * budget_s + 600, others)
+    jobs().start("sweep", plan, batch.rows, arguments, 2 * budget_s + 600, others)
 
 
 def stop(job: str) -> None:
@@ -60,7 +60,7 @@ def follow(job: str) -> None:
     budget = float(view.arguments["budget_s"])
     left = float(progress["left_s"]) if progress and "left_s" in progress else budget
     st.progress(min(max(1 - left / budget, 0.0), 1.0), text=view.message)
-    draw_result(view)
+    draw_result(view, state.plan())
 
 
 def draw_ending(view: JobView) -> None:

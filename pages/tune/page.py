@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.shared import command, data, help_panel, state
+from pages.shared import background, command, data, help_panel, state
 from pages.tune import history as tune_history
 from pages.tune import jobs as tune_jobs
 from pages.tune import settings as tune_settings
 from pages.tune.parts import draw_pick, draw_result
 
-bench = data.bench()
+batch = data.batch()
 
 st.title("Tune", anchor=False)
 st.caption(
     "Which `max_tokens_per_mb`, how fast, will it fit, how sure? Steps are run on this machine; a "
     "cost model fills the gaps and shows its error."
 )
-job = tune_jobs.current(bench)
+job = tune_jobs.current(batch)
 if job is not None:
     draw_pick(job, state.plan())
-tune_settings.draw(bench, job)
-job = tune_jobs.current(bench)
+tune_settings.draw(batch, job)
+job = tune_jobs.current(batch)
 if job is None:
     st.info(
         "Nothing has been measured on these rows with these settings. Start: the ends of the range "
@@ -32,7 +32,11 @@ elif job.active:
     tune_jobs.follow(job.id)
 else:
     tune_jobs.draw_ending(job)
-    draw_result(job)
-tune_history.draw(bench)
+    plan = state.plan()
+    curve, complete = background.curve(batch, plan, plan.packer)
+    draw_result(job, plan, curve)
+    if not complete:
+        background.watch()
+tune_history.draw(batch)
 command.draw("sweep")
 help_panel.draw("step", "max_tokens_per_mb", "paid", "dummy tree")

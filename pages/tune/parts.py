@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 import streamlit as st
 
+from packing.metrics import padded_token_ratio, tree_token_ratio
 from pages.shared import state
 from tuning.jobs.jobs import JobView
+from tuning.plan.batch import CurvePoint
 from tuning.plan.plan import TuningPlan
+from tuning.report.figures.plotly_figure import plotly_figure
 from tuning.report.figures.style import saved_as
 from tuning.report.figures.sweep import sweep_chart
 from tuning.sweep.result import Candidate, SweepResult
@@ -58,17 +63,22 @@ def draw_pick(job: JobView, plan: TuningPlan) -> None:
         box.markdown(f":material/lightbulb: {sentence}")
 
 
-def draw_result(job: JobView) -> None:
-    """Chart and table, as far as they go."""
+def draw_result(job: JobView, plan: TuningPlan, curve: Sequence[CurvePoint] = ()) -> None:
+    """Chart and table, as far as they go.
+
+    curve: more caps of the plan, counted beside the page
+    """
     result = result_of(job)
     if result is None:
         return
-    st.plotly_chart(
-        sweep_chart(result),
-        key="sweep_chart",
-        config=saved_as("sweep"),
-        alt="Step time, paid tokens and memory for each max_tokens_per_mb, with the pick marked.",
-    )
+    counted = [_counted(point, result.original_tokens) for point in curve]
+    if chart := sweep_chart(result, plan.packer, plan.max_tokens_per_mb, counted):
+        st.plotly_chart(
+            plotly_figure(chart),
+            key="sweep_chart",
+            config=saved_as("sweep"),
+            alt=chart.described,
+        )
     st.caption(" · ".join([f"{result.model} on {result.machine}", *result.notes]))
     st.dataframe(
         _table(result),
@@ -87,11 +97,7 @@ def draw_result(job: JobView) -> None:
             "worst predicted, s": st.column_config.NumberColumn(format="%.3f"),
             "worst paid ÷ original": st.column_config.NumberColumn(format="%.3f"),
             "predicted, s": st.column_config.NumberColumn(format="%.3f"),
-            "tree_token_ratio": st.column_config.NumberColumn(
-                format="%.3f",
-                help="Of one update: rows dealt to ranks and minibatches in AReaL's order. The "
-                "strip on top packs the batch in the order of the data, so the two may differ.",
-            ),
+            "tree_token_ratio": st.column_config.NumberColumn(format="%.3f"),
             "paid ÷ original": st.column_config.NumberColumn(format="%.3f"),
             "memory, GiB": st.column_config.NumberColumn(format="%.2f"),
             "original tokens/s": st.column_config.NumberColumn(format="localized"),
@@ -99,6 +105,16 @@ def draw_result(job: JobView) -> None:
     )
     if result.memory_note:
         st.caption(f"Memory is the {result.memory_note}.")
+
+
+def _counted(point: CurvePoint, original_tokens: int) -> Candidate:
+    return Candidate(
+        point.max_tokens_per_mb,
+        n_trees=point.n_trees,
+        tree_token_ratio=tree_token_ratio(point.tree_tokens, original_tokens),
+        padded_token_ratio=padded_token_ratio(point.paid_tokens, original_tokens),
+        paid_tokens=point.paid_tokens,
+    )
 
 
 def _table(result: SweepResult) -> pd.DataFrame:
@@ -116,7 +132,9 @@ def _line(name: str, one: Candidate, several: bool) -> dict[str, object]:
         "trees": one.n_trees if name == "tree" else None,
         "tree_token_ratio": one.tree_token_ratio if name == "tree" else None,
         "paid ÷ original": one.padded_token_ratio,
-        "fits": {True: "yes", False: "no", None: "not known"}[one.fits],
+        "fits": "refused"
+        if one.refused
+        else {True: "yes", False: "no", None: "not known"}[one.fits],
         "step, s": one.step_s,
         "kind": one.step_kind or "",
         "repeats": one.repeats or None,

@@ -11,43 +11,36 @@ from pages.tune import jobs as tune_jobs
 from tuning.jobs.jobs import JobView
 from tuning.plan.batch import Batch
 from tuning.plan.models import MODELS
+from tuning.plan.plan import DTYPES
 from tuning.sweep.devices import devices
 
 
-def draw(bench: Batch, job: JobView | None) -> None:
+def draw(batch: Batch, job: JobView | None) -> None:
     """What is measured and for how long; start, stop, resume."""
     running = job is not None and job.active
     with st.expander("What is measured", expanded=job is None, icon=":material/tune:"):
         columns = st.columns(4)
         columns[0].selectbox(
-            "model",
-            _with(MODELS, state.plan().model),
+            options=_with(MODELS, state.plan().model),
             accept_new_options=True,
-            help="A preset with random weights, a config.json, a folder, or a Hub id (its shape "
-            "only). tiny and small fold token ids into a vocabulary of their own.",
-            **state.bind("model"),
+            **state.widget("model"),
         )
         columns[1].selectbox(
-            "device",
-            _with(devices(), state.plan().device),
+            options=_with(devices(), state.plan().device),
             format_func=_device_name,
             accept_new_options=True,
-            help="Here, or a GPU to estimate for; gpu:TFLOPS:GB_PER_S:GIB is one of your own.",
-            **state.bind("device"),
+            **state.widget("device"),
         )
-        columns[2].selectbox("dtype", ["float32", "bfloat16"], **state.bind("dtype"))
-        columns[3].selectbox(
-            "optimizer dtype", ["float32", "bfloat16"], **state.bind("optimizer_dtype")
-        )
+        columns[2].selectbox(options=DTYPES, **state.widget("dtype"))
+        columns[3].selectbox(options=DTYPES, **state.widget("optimizer_dtype"))
         columns = st.columns(4, vertical_alignment="bottom")
-        columns[0].number_input(
-            "memory budget, GiB",
-            0.0,
-            help="A step that needs more does not fit. 0: what the device has.",
-            **state.bind("memory_budget_gib"),
-        )
+        columns[0].number_input(min_value=0.0, **state.widget("memory_budget_gib"))
         columns[1].number_input("time budget, minutes", 0.1, 600.0, 10.0, 0.5, key=tune_jobs.BUDGET)
-        columns[2].toggle("gradient checkpointing", **state.bind("gradient_checkpointing"))
+        columns[2].toggle(**state.widget("gradient_checkpointing"))
+    st.caption(
+        "Presets have random weights of the published shape; tiny and small fold token ids into a "
+        "vocabulary of their own."
+    )
     problems = state.plan().problems()
     for sentence in problems:
         st.warning(sentence, icon=":material/block:")
@@ -61,7 +54,7 @@ def draw(bench: Batch, job: JobView | None) -> None:
             icon=":material/play_arrow:",
             disabled=running or bool(problems),
             on_click=tune_jobs.start,
-            args=(bench, longest, rows),
+            args=(batch, longest, rows),
             key="start_sweep",
         )
         if job is not None and running:

@@ -14,7 +14,7 @@ from tests.app import Server
 from tests.browser.drive import rested
 from tuning.jobs.points import Point, Question
 from tuning.jobs.store import Store
-from tuning.plan.batch import Batch, batch_plan
+from tuning.plan.batch import Batch
 from tuning.plan.plan import Layout, TuningPlan
 from tuning.report.figures.fold import Fold, choose_fold
 
@@ -40,7 +40,7 @@ def bench() -> Batch:
 @pytest.fixture(scope="module")
 def fold(bench: Batch) -> Fold:
     cap = PLAN.max_tokens_per_mb
-    found = choose_fold(bench.order, bench.forest(cap, PLAN.packer), cap)
+    found = choose_fold(bench.order, bench.simulation(PLAN).forest, cap)
     assert found is not None and found.row_tokens > found.tokens, "something merges"
     return found
 
@@ -63,7 +63,7 @@ def number(text: str) -> int:
 
 
 def test_figures_are_the_chains_own(shown: Any, bench: Batch) -> None:
-    paid = bench.chain(batch_plan(PLAN)).comparison
+    paid = bench.simulation(PLAN).comparison
     expected: dict[Layout, int] = {"padded": paid.padded, "flat": paid.flat or 0, "tree": paid.tree}
     for mode, tokens in expected.items():
         way = shown.locator(f".way.{mode}")

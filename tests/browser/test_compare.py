@@ -16,8 +16,8 @@ from tests.browser.accessibility import faults
 from tests.browser.drive import rested, to_page
 from tuning.plan.batch import Batch, batch_rows
 from tuning.plan.plan import TuningPlan
+from tuning.plan.summary import BatchSummary, Packed
 from tuning.workspace.compare import Compared, compare, percent, written
-from tuning.workspace.compare_counted import Counted, packed_at
 from tuning.workspace.compare_side import side_of
 from tuning.workspace.workspace import Workspace
 
@@ -37,7 +37,7 @@ def bench(plan: TuningPlan) -> Batch:
 
 
 def library() -> Compared:
-    a, b = (side_of(Workspace(p), "", Counted.of(bench(p), p)) for p in (A, B))
+    a, b = (side_of(Workspace(p), "", BatchSummary.of(bench(p), p, detail=False)) for p in (A, B))
     return compare(a, b)
 
 
@@ -88,7 +88,7 @@ def test_two_bundled_sets_and_their_link_in_a_fresh_profile(
     for plan, (trees, ratio, paid) in zip((A, B), (curves[:3], curves[3:]), strict=True):
         own = bench(plan)
         at = trees["x"].index(4096)
-        one = packed_at(own, plan, 4096)
+        one = Packed.of(own.simulation(plan, 4096))
         assert trees["y"][at] == one.paid_tokens // 4096
         assert ratio["y"][at] == pytest.approx(one.tree_token_ratio)
         assert paid["y"][at] == pytest.approx(one.padded_token_ratio)

@@ -21,7 +21,7 @@ def view(page: Any) -> dict[str, str]:
 
 
 def until(page: Any, holds: Callable[[], bool], what: str) -> None:
-    for _ in range(200):
+    for _ in range(2400):  # two minutes
         if holds():
             return
         page.wait_for_timeout(50)

@@ -14,6 +14,8 @@ import pytest
 from benchmarks.compile_kernels import ARCHS, CompileJob, compile_job, jobs, main, table
 from kernels.triton.configs import PASSES, SHARED_LIMIT, Config
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).resolve().parents[2]
 FIELDS = {
     "kernel", "arch", "head_dim", "dtype", "config", "registers", "stack_bytes", "local_accesses",

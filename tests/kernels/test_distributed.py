@@ -23,6 +23,8 @@ from kernels.ranks.job import Pieces, RankBatches, RankJob, RankPiece, save_rows
 from packing.rows import Rows
 from tests.kernels.layouts import awkward_rows
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).resolve().parents[2]
 UPDATES: tuple[Pieces, ...] = (  # in the first update the second rank runs a dummy tree
     (

@@ -31,6 +31,7 @@ sys.meta_path.insert(0, Missing())
 """
 
 
+@pytest.mark.process
 def test_the_dry_run_proves_the_kernels_with_few_packages(tmp_path: Path) -> None:
     out = tmp_path / "gpu.json"
     arguments = ["--check-only", "--device", "cpu", "--out", str(out)]
@@ -44,6 +45,7 @@ def test_the_dry_run_proves_the_kernels_with_few_packages(tmp_path: Path) -> Non
     assert report["machine"]["packages"]["torch"] and report["attention"] == report["steps"] == []
 
 
+@pytest.mark.process
 def test_every_stage_imports_with_few_packages() -> None:
     code = f"{WITHOUT}\nimport benchmarks.gpu_attention, benchmarks.gpu_steps"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -82,6 +82,7 @@ def print_peaks() -> None:
     print(json.dumps(peaks))
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_small_model_needs_what_is_estimated_within_ten_percent() -> None:
     # Freed blocks go back to the system at once, so that the allocator's spare ones do not count.

@@ -31,6 +31,7 @@ from tests.kernels.forests import Int32s, forests, inputs, random_forest, subtre
 CPU = torch.device("cpu")
 
 
+@pytest.mark.process
 def test_cases_in_the_interpreter() -> None:
     """Runs triton_interpreter_cases.py in a process whose Triton interprets."""
     root = Path(__file__).resolve().parents[2]

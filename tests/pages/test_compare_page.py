@@ -14,13 +14,14 @@ from streamlit.testing.v1 import AppTest
 from packing.prefixes import PrefixOrder
 from packing.sources.load import load
 from packing.sources.spec import SourceSpec
-from tests.pages.test_pages import FIGURE_BUDGET, opened, own_folders, settled  # noqa: F401
+from tests.pages.patience import rerun_until, settled
+from tests.pages.test_pages import FIGURE_BUDGET, opened, own_folders  # noqa: F401
 from tuning.jobs.points import Point, Question
 from tuning.jobs.store import Store
 from tuning.plan.batch import Batch, batch_rows
 from tuning.plan.plan import Layout, TuningPlan
+from tuning.plan.summary import BatchSummary, Packed
 from tuning.workspace.compare import Compared, compare, percent, written
-from tuning.workspace.compare_counted import Counted, packed_at
 from tuning.workspace.compare_side import side_of
 from tuning.workspace.workspace import SavedPoint, Workspace
 
@@ -39,7 +40,11 @@ def compared(a: TuningPlan, b: TuningPlan, *points: SavedPoint) -> Compared:
     sides = []
     for plan in (a, b):
         own = tuple(one for one in points if one.plan == plan)
-        sides.append(side_of(Workspace(plan, points=own), "", Counted.of(bench(plan), plan)))
+        sides.append(
+            side_of(
+                Workspace(plan, points=own), "", BatchSummary.of(bench(plan), plan, detail=False)
+            )
+        )
     return compare(*sides)
 
 
@@ -142,11 +147,11 @@ def test_two_datasets_on_the_same_axes() -> None:
     a = replace(PLAN, max_tokens_per_mb=512)
     b = replace(a, source=SourceSpec("sample", "math-grpo"))
     library = compared(a, b)
-    assert library.sentence.startswith("B cannot run: row ")
+    assert library.sentence.startswith("B cannot run: AReaL stops: “Sequence length")
     check_table(app, library)
     app.button(key="other_use_cap").click().run()
     cap = int(query_of(app)["cap"])
-    assert cap % 128 == 0 and cap - 128 < bench(b).smallest_cap <= cap
+    assert cap % 128 == 0 and cap - 128 < bench(b).rows.longest <= cap
     a, b = (replace(plan, max_tokens_per_mb=cap) for plan in (a, b))
     check_table(settled(app), compared(a, b))
     assert "synthetic" in next(
@@ -159,17 +164,14 @@ def test_two_datasets_on_the_same_axes() -> None:
 def test_figures_over_the_cap_are_the_librarys() -> None:
     b = replace(PLAN, max_tokens_per_mb=1024, dp_size=2)
     app = opened("compare", **LINK, **{"b.cap": "1024", "b.dp": "2"})
-    for _ in range(50):
-        if "Still working" not in words(app):
-            break
-        app.run()
-    traces = [t for t in drawn(app, "compare_caps") if t["mode"] == "lines"]
-    assert [t["name"][0] for t in traces] == ["A", "A", "A", "B", "B", "B"]
+    rerun_until(app, lambda: "Still working" not in words(app))
+    traces = [t for t in drawn(app, "compare_caps") if t["mode"] == "markers"]
+    assert [t["hovertext"][0][0] for t in traces] == ["A", "B"] * 3
     own = bench(b)
-    trees, ratios, paid = (_numbers(t) for t in traces[3:])
+    trees, ratios, paid = (_numbers(t) for t in traces[1::2])
     assert len(trees) > 5 and 1024 in trees
     for cap in trees:
-        one = packed_at(own, b, int(cap))
+        one = Packed.of(own.simulation(b, int(cap)))
         assert trees[cap] == one.paid_tokens // cap
         assert ratios[cap] == pytest.approx(one.tree_token_ratio)
         assert paid[cap] == pytest.approx(one.padded_token_ratio)

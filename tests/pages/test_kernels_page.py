@@ -14,6 +14,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from packing.sources.load import load
+from tests.pages.patience import PATIENCE_S, settled
 from tuning.plan.plan import TuningPlan
 
 FRAME = str(Path(__file__).resolve().parents[2] / "pages" / "frame.py")
@@ -79,24 +80,18 @@ RESULT: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("ESPALIER_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
     yield tmp_path / "home"
     st.cache_resource.clear()
     st.cache_data.clear()
 
 
 def opened(**query: str) -> AppTest:
-    app = AppTest.from_file(FRAME, default_timeout=60)
+    app = AppTest.from_file(FRAME, default_timeout=PATIENCE_S)
     for name, value in query.items():
         app.query_params[name] = value
     app.run()
     app.switch_page("kernels/page.py").run()
-    for _ in range(100):
-        if not any(b.key == "cancel_load" for b in app.button):
-            break
-        app.run()
-    assert not app.exception, app.exception
-    return app
+    return settled(app)
 
 
 @pytest.fixture
@@ -232,6 +227,7 @@ def test_rows_longer_than_the_cap_are_refused_in_words() -> None:
     assert any("max_tokens_per" in e.value or "longest" in e.value for e in app.error)
 
 
+@pytest.mark.process
 def test_the_page_needs_no_torch() -> None:
     code = (
         "import sys; import pages.kernels.parts, pages.kernels.table; "

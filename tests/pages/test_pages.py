@@ -16,6 +16,7 @@ from packing.sources.load import load
 from packing.sources.spec import SourceSpec
 from pages.shared import data
 from pages.shared import summary as summary_strip
+from tests.pages.patience import PATIENCE_S, settled
 
 FRAME = str(Path(__file__).resolve().parents[2] / "pages" / "frame.py")
 FIGURE_BUDGET = 300_000
@@ -24,7 +25,6 @@ FIGURE_BUDGET = 300_000
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("ESPALIER_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("ESPALIER_DATA", str(tmp_path))
     yield
     st.cache_resource.clear()
@@ -32,23 +32,13 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 def opened(page: str = "dataset", **query: str) -> AppTest:
-    app = AppTest.from_file(FRAME, default_timeout=60)
+    app = AppTest.from_file(FRAME, default_timeout=PATIENCE_S)
     for name, value in query.items():
         app.query_params[name] = value
     app.run()
     if page != "dataset":
         app.switch_page(f"{page}/page.py").run()
     return settled(app)
-
-
-def settled(app: AppTest) -> AppTest:
-    """Loads run beside the page: look again until the bar is gone."""
-    for _ in range(100):
-        if not any(b.key == "cancel_load" for b in app.button):
-            break
-        app.run()
-    assert not app.exception, app.exception
-    return app
 
 
 def summary(app: AppTest) -> str:
@@ -83,13 +73,14 @@ def test_rows_that_load_after_the_strip_was_drawn_are_shown_in_it(
 
     def draw_then_load() -> None:
         draw()
+        monkeypatch.setattr(data, "_PATIENCE_S", 60.0)  # the page waits, however busy the machine
         strip_is_drawn.set()
 
     draw = summary_strip.draw
     monkeypatch.setattr(data, "load", load_late)
     monkeypatch.setattr(summary_strip, "draw", draw_then_load)
-    monkeypatch.setattr(data, "_PATIENCE_S", 1.0)
-    app = AppTest.from_file(FRAME, default_timeout=60).run()
+    monkeypatch.setattr(data, "_PATIENCE_S", 0.1)
+    app = AppTest.from_file(FRAME, default_timeout=PATIENCE_S).run()
     assert not any(b.key == "cancel_load" for b in app.button), "the page itself has its rows"
     assert "rows a step" in summary(app)
 
@@ -113,7 +104,7 @@ def test_the_packer_changes_the_figures_and_undo_brings_them_back() -> None:
 def test_a_cap_below_the_longest_row_is_refused_with_a_way_on() -> None:
     app = opened("packing", cap="128")
     assert any("exceeds max_tokens_per_tree 128" in e.value for e in app.error)
-    next(b for b in app.button if "smallest cap that works" in b.label).click().run()
+    next(b for b in app.button if b.label == "Use max_tokens_per_mb 1,664").click().run()
     assert not app.error and "1,664" in summary(app)
 
 

@@ -1,4 +1,4 @@
-"""AReaL itself, for tests that ask it: the published wheel, unpacked without its dependencies."""
+"""Fixtures of the tuner's tests: workers by fork, and AReaL itself (its wheel, unpacked)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.tuning import forked
 from tuning.doctor.check import FOLDER_VARIABLE, Areal, find_areal
 
 WHEEL = "areal==1.0.4"
+
+
+@pytest.fixture(autouse=True)
+def workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs fork their workers from a server that has read torch, but for tests of processes."""
+    if not request.node.get_closest_marker("process"):
+        monkeypatch.setattr("tuning.jobs.jobs.subprocess", forked)
 
 
 @pytest.fixture(scope="session")

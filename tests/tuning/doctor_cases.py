@@ -9,7 +9,17 @@ FSDP = 'backend: "fsdp:d4"'
 TREE = "enable_tree_training: true"
 KL = "kl_ctl: 0.0"
 ENV = "NCCL_DEBUG: WARN"
-REF = "my_own:", "ref:\n  backend: ${actor.backend}\n  mb_spec: {max_tokens_per_mb: 8192}\nmy_own:"
+REF = (
+    "my_own:",
+    "ref:\n  backend: ${actor.backend}\n  path: ${actor.path}\n  experiment_name: run\n"
+    "  trial_name: t0\n  mb_spec: {max_tokens_per_mb: 8192}\nmy_own:",
+)
+CRITIC = (
+    "my_own:",
+    "critic:\n  backend: fsdp:d4\n  experiment_name: run\n  trial_name: t0\n"
+    f"  mb_spec: {{max_tokens_per_mb: 8192}}\n  {TREE}\nmy_own:",
+)
+FORKED = "scheduling_strategy: {type: colocation, target: actor, fork: false}"
 Change = tuple[str, str]
 
 
@@ -90,7 +100,7 @@ CASES: list[tuple[str, str, str, list[Change], list[Change]]] = [
         [backend("archon:d2t2"), actor("archon: {enable_compile: true}")],
     ),
     (
-        "fsdp-parallelism",
+        "backend",
         "fails at start",
         "FSDP backend only supports",
         [backend("fsdp:d2p2")],
@@ -148,7 +158,7 @@ CASES: list[tuple[str, str, str, list[Change], list[Change]]] = [
         [actor("attn_impl: flash_attention_3")],
     ),
     (
-        "unknown-attention",
+        "wrong-value",
         "fails at start",
         "attn_impl must be one of",
         [actor("attn_impl: flash")],
@@ -235,11 +245,11 @@ CASES: list[tuple[str, str, str, list[Change], list[Change]]] = [
     ),
     ("critic", "fails at first batch", "critic model", [actor("is_critic: true")], []),
     (
-        "critic-with-trees",
+        "critic",
         "fails at first batch",
         "critic model",
-        [("my_own:", f"critic:\n  {TREE}\nmy_own:")],
-        [("my_own:", "critic:\n  enable_tree_training: false\nmy_own:")],
+        [CRITIC],
+        [(CRITIC[0], CRITIC[1].replace("true", "false"))],
     ),
     (
         "sequence-level",
@@ -298,23 +308,23 @@ CASES: list[tuple[str, str, str, list[Change], list[Change]]] = [
         [],
     ),
     (
-        "reference-settings",
+        "engine-beside-trees",
         "slow",
         "without trees",
         [(KL, "kl_ctl: 0.1"), REF],
         [REF],
     ),
     (
-        "reference-settings",
+        "engine-beside-trees",
         "fails at first batch",
         "pre-created BlockMask",
         [(KL, "kl_ctl: 0.1"), REF, (ENV, 'AREAL_SPMD_MODE: "1"')],
         [REF, (ENV, 'AREAL_SPMD_MODE: "1"')],
     ),
     (
-        "reference-settings",
+        "pad-to-maximum",
         "fails at first batch",
-        "ref.pad_to_maximum is false",
+        "ref: pad_to_maximum is false",
         [(KL, "kl_ctl: 0.1"), (REF[0], REF[1].replace("my_own", f"  {TREE}\nmy_own"))],
         [
             (KL, "kl_ctl: 0.1"),
@@ -336,7 +346,7 @@ CASES: list[tuple[str, str, str, list[Change], list[Change]]] = [
         [(ENV, 'AREAL_USE_TRITON_TREE_ATTN: "0"'), backend("megatron:d4")],
     ),
     (
-        "block-size",
+        "number-in-environment",
         "fails at start",
         "BLOCK_SIZE",
         [(ENV, "AREAL_FLEX_ATTENTION_BLOCK_SIZE: big")],
@@ -386,4 +396,86 @@ CASES: list[tuple[str, str, str, list[Change], list[Change]]] = [
         [],
     ),
     ("missing-value", "fails at start", "train_dataset.type", [("  type: rl\n", "")], []),
+    (
+        "number-in-environment",
+        "fails at start",
+        "invalid literal for int()",
+        [(ENV, 'AREAL_USE_TRITON_TREE_ATTN: "true"')],
+        [(ENV, 'AREAL_FLEX_ATTENTION_BLOCK_SIZE: " +128 "')],
+    ),
+    (
+        "engine-beside-trees",
+        "fails at first batch",
+        "neither with trees nor without",
+        [
+            (CRITIC[0], CRITIC[1].replace(TREE, FORKED)),
+        ],
+        [(CRITIC[0], CRITIC[1].replace(TREE, FORKED.replace("false", "true")))],
+    ),
+    (
+        "cap-below-generation",
+        "fails at first batch",
+        "is larger than capacity",
+        [(CAP, "max_tokens_per_mb: 1024"), (TREE, "enable_tree_training: false")],
+        [(TREE, "enable_tree_training: false")],
+    ),
+    (
+        "cap-below-generation",
+        "fails at first batch",
+        "32,768",
+        [("  max_tokens: 4096\n", ""), ("  max_length: 1024\n", "")],
+        [("  max_tokens: 4096\n", "")],
+    ),
+    ("backend", "fails at start", "cannot divide world size", [backend("megatron:d2e4")], []),
+    (
+        "server-backend",
+        "fails at start",
+        "expected sglang or vllm",
+        [('"sglang:d4"', '"fsdp:d4"')],
+        [('"sglang:d4"', '"vllm:d2t2"')],
+    ),
+    (
+        "idle-backend",
+        "no effect",
+        "Not read while",
+        [(REF[0], REF[1].replace("${actor.backend}", "fsdp:p2"))],
+        [REF],
+    ),
+    ("interpolation", "fails at start", "nosuch", [(MODEL, "path: ${actor.nosuch}")], []),
+    ("wrong-value", "fails at start", "must be one of", [actor("dtype: float64")], []),
+    (
+        "undocumented-value",
+        "no effect",
+        "help knows",
+        [actor("kl_estimator: k9")],
+        [actor("kl_estimator: k3")],
+    ),
+    (
+        "joined-values",
+        "fails at start",
+        "upper must be > 1.0",
+        [actor("rejection_sampling: {metric: ratio, upper: 0.5}")],
+        [actor("rejection_sampling: {metric: kl_k1, upper: 0.5}")],
+    ),
+    (
+        "start-checks",
+        "fails at start",
+        "enable_offload must be True",
+        [actor("offload: true")],
+        [actor("offload: true"), ("tokenizer_path:", "enable_offload: true\ntokenizer_path:")],
+    ),
+    (
+        "weight-update-mode",
+        "fails at start",
+        "Invalid weight update mode",
+        [actor("weight_update_mode: nccl")],
+        [actor("weight_update_mode: disk")],
+    ),
+    (
+        "gpus",
+        "fails at start",
+        "8 GPUs are asked for (actor 4 + rollout 4)",
+        [("my_own:", "cluster: {n_nodes: 1, n_gpus_per_node: 4}\nmy_own:")],
+        [("my_own:", "cluster: {n_nodes: 2, n_gpus_per_node: 4}\nmy_own:")],
+    ),
 ]

@@ -16,7 +16,7 @@ from tuning.jobs.points import Point, Question
 from tuning.jobs.store import Store
 from tuning.jobs.task import Task
 from tuning.measure.shares import Share, share_of
-from tuning.plan.batch import Batch, batch_plan
+from tuning.plan.batch import Batch
 from tuning.plan.plan import Layout, TuningPlan
 
 
@@ -88,8 +88,7 @@ class FormulaBench:
         return Question.of(self.plan, mode, cap, self.rows.fingerprint, "formula", "0")
 
     def share(self, mode: Layout, cap: int) -> Share:
-        chain = self.bench.chain(batch_plan(self.plan, cap))
-        return share_of(self.rows, self.bench.order, chain, mode, self.plan.packer)
+        return share_of(self.rows, self.bench.simulation(self.plan, cap), mode)
 
     def measure(
         self,

@@ -1,1 +1,46 @@
 """AReaL's configs: their schema by version, reading and writing a user's file, asking AReaL."""
+
+from tuning.areal.backend import Backend, BackendError, Engine, Server
+from tuning.areal.config import ArealConfig
+from tuning.areal.models import Model, find_model
+from tuning.areal.names import TRAINER_NAMES, TREES_SERVE, UNKNOWN
+from tuning.areal.parser import Refusal, sections
+from tuning.areal.schema import (
+    EXPORT_VERSIONS,
+    REQUIRED,
+    VERSION_NAMES,
+    VERSIONS,
+    Field,
+    Version,
+    field_at,
+    least_version,
+    table,
+    versions_with,
+)
+from tuning.areal.yaml_nodes import ConfigError
+
+__all__ = [
+    "EXPORT_VERSIONS",
+    "REQUIRED",
+    "TRAINER_NAMES",
+    "TREES_SERVE",
+    "UNKNOWN",
+    "VERSIONS",
+    "VERSION_NAMES",
+    "ArealConfig",
+    "Backend",
+    "BackendError",
+    "ConfigError",
+    "Engine",
+    "Field",
+    "Model",
+    "Refusal",
+    "Server",
+    "Version",
+    "field_at",
+    "find_model",
+    "least_version",
+    "sections",
+    "table",
+    "versions_with",
+]

@@ -9,84 +9,139 @@ Notable:
 from __future__ import annotations
 
 import difflib
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tuning.areal.backend import Backend, BackendError
-from tuning.areal.names import TRAINER_NAMES, UNKNOWN, Trainer
-from tuning.areal.schema import Field, Version, WrongType, convert, table
+from tuning.areal.compose import ComposeError, compose, needs_hydra
+from tuning.areal.names import TRAINER_NAMES, TREES_SERVE, UNKNOWN, Trainer
+from tuning.areal.parser import Parsed, parse, raw_at
+from tuning.areal.schema import Field, Version, field_at, table
 from tuning.areal.yaml_text import MOST_BYTES, ConfigError, YamlText, too_large
 
-__all__ = ["TRAINER_NAMES", "UNKNOWN", "ArealConfig", "ConfigError", "Trainer"]
+__all__ = ["TRAINER_NAMES", "TREES_SERVE", "UNKNOWN", "ArealConfig", "ConfigError", "Trainer"]
 
-_CLASSES = {
+_CLASSES: dict[Trainer, str] = {
     "ppo": "PPOConfig",
+    "rollout": "PPOConfig",
     "sft": "SFTConfig",
     "dpo": "DPOConfig",
     "rw": "RWConfig",
     "engine": "PPOActorConfig",
+    "other": "",
 }
+# A file with three of these is a config; with fewer, a part of one.
+_FRAME = (
+    "experiment_name",
+    "trial_name",
+    "tokenizer_path",
+    "cluster",
+    "train_dataset",
+    "saver",
+    "evaluator",
+    "recover",
+    "stats_logger",
+    "rollout",
+)
+_AGENT_KEYS = ("econfig", "agent_run_args", "max_turns", "export_style")
+_NEWEST: Version = "main"
 
 
 @dataclass(frozen=True)
 class ArealConfig:
     """One config file.
 
-    yaml:   the file itself; ``above`` holds values of the files its ``defaults`` list names,
-            ``over`` values that are assumed on top of it
-    notes:  sentences about what was not read
+    yaml:     the file itself; ``composed`` is what Hydra makes of it with its ``defaults``
+    notes:    sentences about what was not read
+    refused:  Hydra's own words where it cannot compose the file
     """
 
     yaml: YamlText
-    above: Mapping[str, Any] = field(default_factory=dict)
+    composed: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
-    folder: Path | None = None
-    over: Mapping[str, Any] = field(default_factory=dict)
+    refused: str = ""
+    file: Path | None = None
+    memo: dict[Version, Parsed] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def read(cls, source: str | bytes | Path) -> ArealConfig:
         """From text or a file. Raises ConfigError with line and mend."""
-        folder = None
-        if isinstance(source, Path):
-            folder = source.parent
-            try:
-                with source.open("rb") as file:
-                    content = file.read(MOST_BYTES + 1)
-                if len(content) > MOST_BYTES:
-                    raise too_large(source.stat().st_size)
-            except OSError as error:
-                raise ConfigError(f"{source} cannot be read: {error.strerror}.") from None
-            source = content
-        yaml = YamlText.read(source)
-        above, notes = _defaults(yaml.values, folder)
-        return cls(yaml, above, tuple(notes), folder)
+        if not isinstance(source, Path):
+            return cls(YamlText.read(source))._with_hydra()
+        try:
+            with source.open("rb") as file:
+                content = file.read(MOST_BYTES + 1)
+            if len(content) > MOST_BYTES:
+                raise too_large(source.stat().st_size)
+        except OSError as error:
+            raise ConfigError(f"{source} cannot be read: {error.strerror}.") from None
+        return cls(YamlText.read(content), file=source)._with_hydra()
+
+    def _with_hydra(self) -> ArealConfig:
+        if not needs_hydra(self.yaml.values, self.yaml.text):
+            return self
+        if self.file is None:
+            note = "What Hydra composes (`defaults`, packages): only the file's folder tells."
+            return replace(self, notes=(note,))
+        try:
+            return replace(self, composed=compose(self.file))
+        except ComposeError as error:
+            return replace(self, refused=str(error))
+        except OSError as error:
+            return replace(self, notes=(f"What Hydra composes of `defaults`: {error}.",))
+
+    @property
+    def folder(self) -> Path | None:
+        return None if self.file is None else self.file.parent
 
     @cached_property
     def values(self) -> dict[str, Any]:
-        """All values of the file, its defaults and what is assumed, as written."""
-        own = {k: v for k, v in self.yaml.values.items() if k != "defaults"}
-        return _merged(_merged(self.above, own), self.over)
+        """All values of the file and of what Hydra adds, as written."""
+        if self.composed is not None:
+            return dict(self.composed)
+        return {k: v for k, v in self.yaml.values.items() if k not in ("defaults", "hydra")}
 
     @cached_property
     def trainer(self) -> Trainer:
         """Which of AReaL's trainers this config is for, as far as the file tells."""
         values = self.values
+        top = set(values)
+        if not top & {*table(_NEWEST, "PPOConfig"), "model"}:
+            return "engine" if top & set(table(_NEWEST, "PPOActorConfig")) else "other"
         if "actor" not in values and ("backend" in values or "mb_spec" in values):
             return "engine"
-        if "rollout" in values or "gconfig" in values:
-            return "ppo"
-        kind = self._plain("train_dataset.type")
+        kind = raw_at(values, "train_dataset.type")
         actor = values.get("actor")
         actor = actor if isinstance(actor, Mapping) else {}
+        if "rollout" in top and not {"actor", "critic", "ref", "train_dataset"} & top:
+            return "rollout"
+        if "rollout" in top or "gconfig" in top:
+            return "ppo"
         if kind == "dpo" or "beta" in actor or "loss_type" in actor:
             return "dpo"
         if kind == "rw" or actor.get("is_critic") is True:
             return "rw"
         return "sft" if kind == "sft" else "ppo"
+
+    @cached_property
+    def fragment(self) -> bool:
+        """Whether the file is a part of a config: what it lacks may stand elsewhere."""
+        if self.trainer == "engine":
+            return not {"experiment_name", "trial_name", "backend"} & set(self.values)
+        return sum(key in self.values for key in _FRAME) < 3
+
+    @property
+    def multi_turn(self) -> bool:
+        """Whether a script's own keys say that a sample takes several turns."""
+        return any(self.has(key) for key in _AGENT_KEYS)
+
+    @property
+    def agent(self) -> bool:
+        """Whether a sample may take several turns: it does, or an agent is configured."""
+        return self.multi_turn or self.has("rollout.agent")
 
     @property
     def prefix(self) -> str:
@@ -95,29 +150,42 @@ class ArealConfig:
 
     @property
     def class_name(self) -> str:
+        """AReaL's class for the whole file; empty where it has none."""
         return _CLASSES[self.trainer]
+
+    def parsed(self, version: Version = "1.0.4") -> Parsed:
+        """What AReaL's parser of this version sees."""
+        if version not in self.memo:
+            extended = self.trainer != "engine"
+            self.memo[version] = parse(self.values, version, self.class_name, extended=extended)
+        return self.memo[version]
 
     def has(self, path: str) -> bool:
         """Whether the file, or a file of its defaults, sets this key."""
-        return self._raw(path) is not _MISSING
+        node: Any = self.values
+        parts = path.split(".")
+        for place, part in enumerate(parts):
+            if isinstance(node, str) and node.startswith("${") and node.endswith("}"):
+                return self.has(".".join([node[2:-1], *parts[place:]]))
+            if not isinstance(node, Mapping) or part not in node:
+                return False
+            node = node[part]
+        return True
 
     def line(self, path: str) -> int | None:
         return self.yaml.line(path)
 
     def get(self, path: str, version: Version = "1.0.4") -> Any:
         """The value AReaL will see at ``path``; its default where the file has none; UNKNOWN."""
-        known = self.field(path, version)
-        raw = self.resolve(self._raw(path))
-        if raw is _MISSING:
-            return None if known is None else known.default
-        if raw is UNKNOWN or known is None:
-            return raw
-        if raw is None:
-            return None if known.optional or known.type == "any" else UNKNOWN
-        try:
-            return convert(known.type, raw)
-        except WrongType:
-            return UNKNOWN
+        node: Any = self.parsed(version).values
+        for part in path.split("."):
+            if node is UNKNOWN:
+                return UNKNOWN
+            if not isinstance(node, Mapping) or part not in node:
+                known = self.field(path, version)
+                return None if known is None else known.default
+            node = node[part]
+        return node
 
     def actor(self, name: str, version: Version = "1.0.4") -> Any:
         """``get`` under ``actor:``."""
@@ -125,38 +193,11 @@ class ArealConfig:
 
     def field(self, path: str, version: Version) -> Field | None:
         """The schema's field at ``path``; None where it is unknown or not looked into."""
-        section: str | None = self.class_name
-        found = None
-        for part in path.split("."):
-            if section is None:
-                return None
-            found = table(version, section).get(part)
-            if found is None:
-                return None
-            section = found.section
-        return found
+        return field_at(version, self.class_name, path)
 
-    def resolve(self, value: Any, depth: int = 0) -> Any:
-        """``value`` with ``${…}`` replaced; UNKNOWN for resolvers, loops and missing keys."""
-        if not isinstance(value, str) or "${" not in value:
-            return value
-        if depth > 20:
-            return UNKNOWN
-        whole = re.fullmatch(r"\$\{([\w.]+)\}", value)
-        if whole:
-            found = self.resolve(self._raw(whole.group(1)), depth + 1)
-            return self._default_of(whole.group(1)) if found is _MISSING else found
-        if re.search(r"\$\{[^}]*[^\w.}]", value):
-            return UNKNOWN
-        parts = [self.resolve(f"${{{name}}}", depth + 1) for name in _NAMES.findall(value)]
-        if any(part is UNKNOWN for part in parts):
-            return UNKNOWN
-        texts = iter(parts)
-        return _NAMES.sub(lambda _: str(next(texts)), value)
-
-    def env(self) -> dict[str, str]:
-        """Environment variables that the actor's workers are given."""
-        specs = self.resolve(self._raw(f"{self.prefix}scheduling_spec"))
+    def env(self, prefix: str | None = None) -> dict[str, str]:
+        """Environment variables that an engine's workers are given, by default the actor's."""
+        specs = self.get(f"{self.prefix if prefix is None else prefix}scheduling_spec")
         found: dict[str, str] = {}
         for spec in specs if isinstance(specs, list) else []:
             variables = spec.get("env_vars") if isinstance(spec, Mapping) else None
@@ -167,20 +208,35 @@ class ArealConfig:
     @cached_property
     def backend(self) -> Backend | None:
         """The actor's engine and sizes; None where absent or not readable."""
-        text = self.actor("backend")
+        return self.backend_of(self.prefix)
+
+    def backend_of(self, prefix: str, version: Version = "1.0.4") -> Backend | None:
+        """The same of any engine, such as ``ref.``."""
+        text = self.get(f"{prefix}backend", version)
         if not isinstance(text, str) or text in ("", "???"):
             return None
         try:
-            return Backend.parse(text)
+            return Backend.parse(text, version)
         except BackendError:
             return None
+
+    def assuming(self, path: str, value: Any, version: Version) -> ArealConfig:
+        """The config as parsed, with one value assumed: the text and its lines stay the file's."""
+        parsed = self.parsed(version)
+        values = _set(parsed.values, path.split("."), value)
+        return replace(self, memo={version: replace(parsed, values=values)})
 
     def written(self, changes: Mapping[str, Any]) -> ArealConfig:
         """The config with ``changes`` (whole paths), written only where the value differs."""
         needed = {path: value for path, value in changes.items() if self._differs(path, value)}
-        after = replace(self, yaml=self.yaml.with_values(needed))
+        yaml = self.yaml.with_values(needed)
+        composed = self.composed
         for path, value in needed.items():
-            if after.resolve(after._raw(path)) != value:
+            if composed is not None:
+                composed = _set(composed, path.split("."), value)
+        after = replace(self, yaml=yaml, composed=composed, memo={})
+        for path, value in needed.items():
+            if raw_at(after.values, path) != value and after.get(path) != value:
                 raise ConfigError(
                     f"`{path}` could not be set to {value} without rewriting the file. "
                     "Set it by hand.",
@@ -190,10 +246,10 @@ class ArealConfig:
 
     def _differs(self, path: str, value: Any) -> bool:
         """Whether AReaL would see something else at ``path``, or this value in another type."""
-        now = self.resolve(self._raw(path))
-        if now is _MISSING:
+        now = raw_at(self.values, path) if self.has(path) else None
+        if now is None or (isinstance(now, str) and "${" in now):
             now = self.get(path)
-        return now != value or isinstance(now, bool) != isinstance(value, bool)
+        return now != value or type(now) is not type(value)
 
     def diff(self, after: ArealConfig, name: str = "config.yaml") -> str:
         """A unified diff of the two texts; empty where nothing changes."""
@@ -208,79 +264,10 @@ class ArealConfig:
             )
         )
 
-    def leaves(self) -> Iterator[tuple[str, Any]]:
-        """Every path of the file and its value as written; lists count as values."""
-        yield from _leaves(self.values, "")
 
-    def _raw(self, path: str) -> Any:
-        node: Any = self.values
-        for place, part in enumerate(path.split(".")):
-            if place and isinstance(node, str) and "${" in node:
-                node = self.resolve(node)
-            if not isinstance(node, Mapping) or part not in node:
-                return _MISSING
-            node = node[part]
-        return node
-
-    def _plain(self, path: str) -> Any:
-        found = self.resolve(self._raw(path))
-        return None if found is _MISSING else found
-
-    def _default_of(self, path: str) -> Any:
-        known = self.field(path, "1.0.4")
-        return UNKNOWN if known is None else known.default
-
-
-_MISSING: Any = object()
-_NAMES = re.compile(r"\$\{([\w.]+)\}")
-
-
-def _leaves(node: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
-    for key, value in node.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}", value
-
-
-def _merged(below: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    out = dict(below)
-    for key, value in over.items():
-        if isinstance(value, Mapping) and isinstance(out.get(key), Mapping):
-            out[key] = _merged(out[key], value)
-        else:
-            out[key] = value
-    return out
-
-
-def _defaults(values: Mapping[str, Any], folder: Path | None) -> tuple[dict[str, Any], list[str]]:
-    """Values of the files that Hydra's ``defaults`` list names, and what could not be read."""
-    listed = values.get("defaults")
-    found: dict[str, Any] = {}
-    notes: list[str] = []
-    for entry in listed if isinstance(listed, list) else []:
-        if entry == "_self_":
-            continue
-        if isinstance(entry, str):
-            name = entry
-        elif isinstance(entry, Mapping) and len(entry) == 1:
-            (group, choice), *_ = entry.items()
-            name = f"{group}/{choice}"
-        else:
-            notes.append(f"`defaults` entry {entry!r} was not read.")
-            continue
-        parts = Path(name.removesuffix(".yaml")).parts
-        if folder is None or ".." in parts or Path(name).is_absolute():
-            notes.append(f"`{name}.yaml` of `defaults` was not read; its keys are not checked.")
-            continue
-        file = folder.joinpath(*parts).with_suffix(".yaml")
-        if not file.is_file():
-            notes.append(f"`{name}.yaml` of `defaults` is not beside this file; not checked.")
-            continue
-        inner = ArealConfig.read(file)
-        content = inner.values
-        if isinstance(entry, Mapping):
-            content = {str(next(iter(entry))): content}
-        found = _merged(found, content)
-        notes += inner.notes
-    return found, notes
+def _set(node: Mapping[str, Any], parts: list[str], value: Any) -> dict[str, Any]:
+    """A copy of ``node`` with one value set."""
+    first, *rest = parts
+    inner = node.get(first)
+    below = inner if isinstance(inner, Mapping) else {}
+    return {**node, first: _set(below, rest, value) if rest else value}

@@ -1,7 +1,8 @@
 """What a model is, as far as tree training cares: its attention, its size.
 
 Notable:
-- a local path is read from its ``config.json``; a Hub id is recognised by its published name
+- a ``config.json`` is read by its fields, whatever the family's name: at a local path, or in the
+  Hub's cache; without one a Hub id is recognised by its published name
 - what is not recognised is None: a rule then says "not checked" and guesses nothing
 """
 
@@ -132,6 +133,8 @@ def find_model(path: str, root: Path | None = None) -> Model | None:
     try:
         folder = Path(root or ".", path).expanduser()
         file = folder if folder.name == "config.json" else folder / "config.json"
+        if not file.is_file() and re.fullmatch(r"[\w.-]+/[\w.-]+", path):
+            file = _cached(path) or file
         if file.is_file() and file.stat().st_size < 2**20:
             return from_config(json.loads(file.read_text()), path)
     except (OSError, ValueError):
@@ -147,8 +150,33 @@ def find_model(path: str, root: Path | None = None) -> Model | None:
     return None
 
 
+def _cached(name: str) -> Path | None:
+    """A Hub model's ``config.json`` where it has been downloaded before; nothing is fetched."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(name, "config.json")
+    return Path(found) if isinstance(found, str) else None
+
+
 def _named(model: Model, name: str) -> Model:
     return Model(**(model.__dict__ | {"name": name}))
+
+
+_SENSES = (
+    "vision_config",
+    "image_token_id",
+    "image_token_index",
+    "audio_config",
+    "visual",
+    "vision_tower",
+    "mm_vision_tower",
+    "thinker_config",
+)
+_LAYERS = ("layer_types", "layers_block_type", "block_types", "attn_types")
+_WINDOW = ("sliding_window", "sliding_window_pattern", "attention_chunk_size", "local_attention")
+_ATTENTION = ("full_attention", "sliding_attention", "chunked_attention", "attention", "global")
+_STATE = re.compile(r"linear|mamba|ssm|recurrent|rwkv|conv|delta|lightning|hybrid|full_attention_i")
+"""What names a layer, a field or a family whose state runs through the tokens in their order."""
 
 
 def from_config(config: Mapping[str, Any], name: str = "") -> Model:
@@ -156,26 +184,25 @@ def from_config(config: Mapping[str, Any], name: str = "") -> Model:
     text = config.get("text_config")
     text = text if isinstance(text, Mapping) else config
     family = str(config.get("model_type", ""))
-    kinds = text.get("layer_types")
-    kinds = [str(kind) for kind in kinds] if isinstance(kinds, list) else []
-    window = text.get("sliding_window")
-    slides = any("sliding" in kind or "chunked" in kind for kind in kinds) or (
-        not kinds and bool(window) and text.get("use_sliding_window", True) is not False
+    kinds = [str(kind) for name in _LAYERS for kind in _list(text.get(name))]
+    window = any(text.get(name) for name in _WINDOW)
+    slides = any(word in kind for kind in kinds for word in ("sliding", "chunked", "local")) or (
+        not kinds and window and text.get("use_sliding_window", True) is not False
     )
     heads = _whole(text.get("num_attention_heads"))
     hidden = _whole(text.get("hidden_size"))
     return Model(
         name=name,
         family=family,
-        vision="vision_config" in config or "image_token_id" in config,
-        hybrid=any("linear" in kind or "mamba" in kind for kind in kinds)
-        or "linear_num_key_heads" in text
-        or "mamba" in family,
+        vision=any(name in config for name in _SENSES),
+        hybrid=any(kind not in _ATTENTION and _STATE.search(kind) for kind in kinds)
+        or any(_STATE.match(name) for name in text)
+        or bool(_STATE.search(family)),
         sliding=slides,
-        latent=bool(text.get("kv_lora_rank")),
+        latent=any(text.get(name) for name in ("kv_lora_rank", "qk_rope_head_dim")),
         experts=any(
             _whole(text.get(key)) > 1
-            for key in ("num_experts", "num_local_experts", "n_routed_experts")
+            for key in ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
         ),
         heads=heads,
         kv_heads=_whole(text.get("num_key_value_heads")) or heads,
@@ -184,6 +211,10 @@ def from_config(config: Mapping[str, Any], name: str = "") -> Model:
         hidden=hidden,
         vocab=_whole(text.get("vocab_size")),
     )
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _whole(value: Any) -> int:

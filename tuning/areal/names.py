@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-Trainer = Literal["ppo", "sft", "dpo", "rw", "engine"]
-TRAINER_NAMES = {
+Trainer = Literal["ppo", "sft", "dpo", "rw", "engine", "rollout", "other"]
+TRAINER_NAMES: dict[Trainer, str] = {
     "ppo": "a PPO/GRPO config",
     "sft": "an SFT config",
     "dpo": "a DPO config",
     "rw": "a reward-model config",
     "engine": "an engine config on its own",
+    "rollout": "a rollout config, which trains nothing",
+    "other": "no config of AReaL's",
 }
+TREES_SERVE: tuple[Trainer, ...] = ("ppo", "engine")
+"""The kinds of config in which tree training can be turned on."""
 
 
 class _Unknown:
@@ -20,6 +24,9 @@ class _Unknown:
 
     def __bool__(self) -> bool:
         return False
+
+    def __deepcopy__(self, memo: object) -> _Unknown:
+        return self
 
 
 UNKNOWN: Any = _Unknown()

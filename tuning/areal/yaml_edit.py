@@ -129,5 +129,7 @@ def _scalar(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, str):
-        return value if re.fullmatch(r"[A-Za-z_][\w./-]*", value) else yaml.dump(value).strip()
+        plain = re.fullmatch(r"[A-Za-z_][\w./-]*", value) or re.fullmatch(r"\$\{[\w.]+\}", value)
+        # PyYAML ends a bare scalar's document with a line of dots.
+        return value if plain else yaml.safe_dump(value).removesuffix("...\n").strip()
     return str(value)

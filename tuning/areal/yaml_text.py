@@ -1,7 +1,8 @@
 """A YAML file of a user: read without trust, and edited so that every other byte stays.
 
 Notable:
-- values are read as AReaL reads them, through OmegaConf's loader (YAML 1.1, no Python objects)
+- values are read as AReaL reads them: OmegaConf's YAML 1.1 over libyaml, no Python objects (it
+  takes tabs between words, which YAML's Python reader refuses)
 - size, depth and the expansion of aliases are bounded before anything is built
 - an edit replaces or inserts the tuned words only; comments, anchors and quotes stay untouched
 """
@@ -22,6 +23,7 @@ __all__ = ["ConfigError", "YamlText", "too_large"]
 
 MOST_BYTES = 256 * 1024
 MOST_NODES = 20_000
+_DEEPEST = 100
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,7 @@ class YamlText:
     @cached_property
     def root(self) -> yaml.MappingNode:
         """The tree of nodes with their places in the text."""
-        try:
-            node = yaml.compose(self.text, Loader=yaml.SafeLoader)
-        except yaml.YAMLError as error:
-            raise _sentence(error, self.text) from None
-        except RecursionError:
-            raise ConfigError(
-                "the file is nested hundreds of levels deep; no config is. Check its brackets."
-            ) from None
+        node = _composed(self.text)
         if node is None:
             raise ConfigError("the file is empty. A config starts with lines such as `actor:`.")
         if not isinstance(node, yaml.MappingNode):
@@ -63,7 +58,8 @@ class YamlText:
         from omegaconf.errors import OmegaConfBaseException
 
         try:
-            plain = OmegaConf.to_container(OmegaConf.create(self.text), resolve=False)
+            read = yaml.load(self.text, Loader=_loader())
+            plain = OmegaConf.to_container(OmegaConf.create(read), resolve=False)
         except yaml.YAMLError as error:
             raise _sentence(error, self.text) from None
         except OmegaConfBaseException as error:
@@ -81,10 +77,19 @@ class YamlText:
         return {str(key): value for key, value in plain.items()}
 
     def line(self, path: str) -> int | None:
-        """The line (from 1) of the key at ``path``, or of the nearest key above it."""
+        """The line (from 1) of the key at ``path``, or of the nearest key above it.
+
+        An element of a list is written ``key[0]``.
+        """
         node: yaml.Node = self.root
         found = None
-        for part in path.split("."):
+        for part in path.replace("[", ".[").split("."):
+            if part.startswith("[") and isinstance(node, yaml.SequenceNode):
+                place = int(part.strip("[]"))
+                if place < len(node.value):
+                    node = node.value[place]
+                    found = node.start_mark.line + 1
+                continue
             pair = child(node, part)
             if pair is None:
                 return found
@@ -137,6 +142,50 @@ class YamlText:
                         line,
                     )
                 seen[key.value] = line
+
+
+def _loader() -> type[Any]:
+    """OmegaConf's scalars and constructors over libyaml, which AReaL's OmegaConf reads with."""
+    from omegaconf._utils import get_yaml_loader
+
+    theirs = get_yaml_loader()
+    kept = ("yaml_implicit_resolvers", "yaml_constructors")
+    return type("_Loader", (yaml.CSafeLoader,), {name: getattr(theirs, name) for name in kept})
+
+
+def _composed(text: str) -> yaml.Node | None:
+    """The nodes of ``text`` if libyaml takes it."""
+    try:
+        depth = 0
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            opens = isinstance(event, yaml.CollectionStartEvent)
+            depth += opens - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                raise _nested()
+        node: yaml.Node | None = yaml.compose(text, Loader=yaml.CSafeLoader)
+    except yaml.YAMLError as error:
+        raise _sentence(_in_pythons_words(text) or error, text) from None
+    try:  # the places that edits rest on are those of YAML's Python reader, where it can read
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        return node
+
+
+def _in_pythons_words(text: str) -> yaml.YAMLError | None:
+    """The same complaint from YAML's Python reader, whose sentences are for people."""
+    try:
+        yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        return error
+    except RecursionError:
+        raise _nested() from None
+    return None
+
+
+def _nested() -> ConfigError:
+    return ConfigError(
+        "the file is nested hundreds of levels deep; no config is. Check its brackets."
+    )
 
 
 def _decoded(content: bytes) -> str:

@@ -8,24 +8,23 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from dataclasses import dataclass, field, make_dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from packing.rows import Rows
 from packing.sources.spec import Simulate, SourceSpec, parse_rows
-from tuning.plan.plan import Packer, PlanError, TuningPlan
+from tuning.plan.commands import AT_A_CAP, CAP, command_fields
+from tuning.plan.plan import PlanError, TuningPlan, as_text, from_text, options, plain_type
 
 if TYPE_CHECKING:
     from tuning.jobs.jobs import JobView
+    from tuning.plan.batch import Batch
 
 _LOOK_S = 0.2
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Cap = Annotated[int, typer.Option("--cap", help="max_tokens_per_mb.")]
-Prompts = Annotated[int, typer.Option("--prompts", help="Prompts of a batch; 0: all.")]
-Samples = Annotated[int, typer.Option("--samples", help="Rows kept of each prompt; 0: all.")]
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,6 @@ class RowOptions:
         list[str] | None, typer.Option(help="ROLE=COLUMN, where it is not recognised.")
     ] = None
     limit: Annotated[int | None, typer.Option(help="Records read at most.")] = None
-
     version: Annotated[
         list[str] | None, typer.Option(help="Version folder of an AReaL dump; all by default.")
     ] = None
@@ -127,35 +125,53 @@ class RowOptions:
 
 
 @dataclass(frozen=True)
-class TreeOptions(RowOptions):
-    """ROWS, which of them make a batch, how they are packed, and the device that runs them."""
+class PlanOptions(RowOptions):
+    """ROWS and the fields of a plan that a command takes (``plan_options``)."""
 
-    device: Annotated[str, typer.Option(help="cpu, cuda:0 …")] = "cpu"
-    packer: Annotated[str, typer.Option(help="areal or prefix-aware.")] = "areal"
-    prompts: Prompts = 0
-    samples: Samples = 0
+    def plan(self) -> TuningPlan:
+        """Raises PlanError naming what cannot be read, SourceError for what ROWS says."""
+        given = {name: getattr(self, name) for name in options() if hasattr(self, name)}
+        read = {name: from_text(name, as_text(value)) for name, value in given.items()}
+        return TuningPlan(source=self.spec(), **read)
 
-    def plan(self, **fields: Any) -> TuningPlan:
-        """The plan, with ``fields`` of its own. Raises PlanError naming what cannot be run."""
-        plan = TuningPlan(
-            source=self.spec(),
-            device=self.device,
-            packer=chosen("packer", self.packer, Packer),
-            prompts_per_step=self.prompts,
-            samples_per_prompt=self.samples,
-            **fields,
-        )
+    def runnable(self) -> TuningPlan:
+        """The same, where nothing in the plan alone keeps it from being run. Raises PlanError."""
+        plan = self.plan()
         if problems := plan.problems():
             raise PlanError(" ".join(problems))
         return plan
+
+    def batch(self, plan: TuningPlan) -> Batch:
+        """The batch that ``plan`` draws from ROWS. Raises SourceError."""
+        from tuning.plan.batch import Batch
+
+        return Batch.of(self.read(), plan)
+
+
+def plan_options(command: str) -> type[PlanOptions]:
+    """The options of a command: ROWS, and an option for each of the plan's fields that it takes."""
+    default = TuningPlan()
+    made = []
+    for name in command_fields(command):
+        option, kind = options()[name], plain_type(name)
+        kind = kind if kind in (int, float, bool) else str
+        value = getattr(default, name)
+        shown = as_text(value) if isinstance(value, tuple) else value
+        needed = name == CAP and command in AT_A_CAP
+        said = field(kw_only=True) if needed else field(default=shown, kw_only=True)
+        hint: Any = Annotated[kind, typer.Option(*option.flags, help=option.help)]
+        made.append((name, hint, said))
+    return make_dataclass("PlanOptions", made, bases=(PlanOptions,), frozen=True)
 
 
 def row_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace a command's first parameter, ``options``, by the fields of its class.
 
-    That is RowOptions, or a dataclass that adds to them.
+    That is RowOptions, or what ``plan_options`` makes of the command's name.
     """
     group = get_type_hints(command)["options"]
+    if group is PlanOptions:
+        group = plan_options(command.__name__)
     hints = {
         name: hint
         for source in (group, command)
@@ -187,14 +203,6 @@ def _assigned(option: str, form: str, given: Sequence[str] | None) -> tuple[tupl
         if not (name and equals and value):
             raise ValueError(f"{option} {name}: write {form}")
     return tuple((name, value) for name, _, value in pairs)
-
-
-def chosen(name: str, given: str, choice: Any) -> Any:
-    """``given``, where it is one of a Literal's values. Raises PlanError naming those."""
-    values = get_args(choice)
-    if given not in values:
-        raise PlanError(f"{name} is {given!r}; choose {' or '.join(values)}.")
-    return given
 
 
 def followed(
@@ -234,15 +242,10 @@ def followed(
 @contextmanager
 def sentences() -> Iterator[None]:
     """Errors meant for people become one sentence and exit code 1."""
-    from packing.packers.areal import RowTooLong
-
     try:
         yield
-    except RowTooLong as error:
-        typer.echo(
-            f"error: row {error.row}: {error} Choose --cap {error.length} or more.", err=True
-        )
-        raise typer.Exit(1) from None
+    except typer.Exit:  # which is a RuntimeError
+        raise
     except (ValueError, RuntimeError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from None
@@ -254,7 +257,9 @@ def show(result: Mapping[str, Any], as_json: bool) -> None:
         typer.echo(json.dumps(result))
         return
     for name, value in result.items():
-        if isinstance(value, bool):
+        if isinstance(value, Mapping) and all(isinstance(v, float) for v in value.values()):
+            show({f"{name}: {key}": v for key, v in value.items()}, False)
+        elif isinstance(value, bool):
             typer.echo(f"{name:<42} {'yes' if value else 'no'}")
         elif isinstance(value, float):
             typer.echo(f"{name:<42} {value:,.4f}")

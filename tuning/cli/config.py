@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from tuning.cli.common import Cap, Json, Prompts, RowOptions, Samples, row_options, sentences
+from tuning.cli.common import Json, PlanOptions, RowOptions, row_options, sentences
 
-_VERSIONS = "AReaL version: 1.0.4, main or tree_training_mode."
+if TYPE_CHECKING:
+    from tuning.areal.config import ArealConfig
+    from tuning.doctor.check import Answer, Areal
+    from tuning.plan.plan import TuningPlan
+
+_VERSIONS = "AReaL version: 1.0.3, 1.0.4, v1.0.4, 2.0.0, main or tree_training_mode."
 
 
 def register(app: typer.Typer) -> None:
@@ -19,76 +25,150 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="An AReaL YAML.")],
+    config: Annotated[str, typer.Argument(metavar="CONFIG", help="An AReaL YAML; - is stdin.")],
     rows: Annotated[
         str | None, typer.Argument(metavar="[ROWS]", help="Rows for the rules about data.")
     ] = None,
     version: Annotated[str, typer.Option(help=_VERSIONS)] = "1.0.4",
     memory: Annotated[float, typer.Option(help="GiB of one GPU, for the rules on memory.")] = 0.0,
+    areal: Annotated[
+        str, typer.Option(help="installed, or a folder that holds areal/: ask that AReaL too.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
-    """Say what tree training will do with CONFIG; exit code 1 where it fails or goes wrong."""
+    """Say what AReaL will do with CONFIG; exit code 1 where it fails or goes wrong.
+
+    Green means that nothing was found and everything looked at; else the verdict says what was
+    not checked. With --json one JSON object is printed in any case.
+    """
+    from tuning.areal.config import ArealConfig
+    from tuning.doctor import check as asking
     from tuning.doctor import doctor
 
-    with sentences():
+    try:
+        asked = asking.find_areal(None if areal == "installed" else areal) if areal else None
+        if areal and asked is None:
+            raise ValueError(f"--areal {areal}: no AReaL is there.")
+        target = _choice("--version", version) if asked is None else asked.nearest
         batch = RowOptions(rows).read() if rows else None
-        report = doctor.check(
-            config, batch, version=_choice("--version", version), memory_budget_gib=memory
-        )
-    typer.echo(json.dumps(report.to_json()) if as_json else doctor.describe(report))
-    raise typer.Exit(report.exit_code)
+        read = ArealConfig.read(sys.stdin.buffer.read() if config == "-" else Path(config))
+        report = doctor.check(read, batch, version=target, memory_budget_gib=memory)
+        answer = None if asked is None else _asked(read, asked)
+    except (ValueError, RuntimeError, OSError) as error:
+        if as_json:
+            typer.echo(json.dumps(_unread(str(error))))
+        else:
+            typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from None
+    refused = answer is not None and not answer.accepted
+    code = 1 if refused else report.exit_code
+    if as_json:
+        own = {} if answer is None else {"areal": answer.sentence}
+        typer.echo(json.dumps(report.to_json() | own | {"exit_code": code}))
+    else:
+        typer.echo(doctor.describe(report))
+        if answer is not None:
+            typer.echo(f"\n{answer.sentence}")
+    raise typer.Exit(code)
+
+
+def _asked(config: ArealConfig, areal: Areal) -> Answer | None:
+    """AReaL's own answer to a whole config; None where it has no class for the file."""
+    from tuning.doctor.check import validate
+
+    if config.fragment or not config.class_name:
+        return None
+    return validate(config.yaml.text, areal=areal)
+
+
+def _unread(error: str) -> dict[str, Any]:
+    """The JSON of a file that could not be looked at."""
+    return {
+        "verdict": f"Nothing was checked: {error}",
+        "error": error,
+        "green": False,
+        "errors": 1,
+        "exit_code": 1,
+        "findings": [],
+        "checked": [],
+        "not_checked": ["everything"],
+    }
 
 
 @row_options
 def export(
-    options: RowOptions,
-    cap: Cap,
-    engine: Annotated[str, typer.Option(help="fsdp, megatron or archon.")] = "fsdp",
-    model: Annotated[str, typer.Option(help="The model's path or Hub id.")] = "",
-    dp: Annotated[int, typer.Option(help="Data-parallel ranks.")] = 1,
-    tp: Annotated[int, typer.Option(help="Tensor-parallel ranks.")] = 1,
-    ppo_n_minibatches: Annotated[int, typer.Option(help="Minibatches of an update.")] = 1,
+    options: PlanOptions,
     target: Annotated[str, typer.Option(help=_VERSIONS)] = "1.0.4",
     form: Annotated[
         str, typer.Option(help="yaml, fragment, overrides, python, trl or verl.")
     ] = "yaml",
-    prompts: Prompts = 0,
-    samples: Samples = 0,
+    ref: Annotated[bool, typer.Option("--ref", help="A reference model runs (kl_ctl > 0).")] = (
+        False
+    ),
+    base: Annotated[
+        Path | None, typer.Option(help="Your own AReaL YAML: print it tuned, engine and batch its.")
+    ] = None,
+    trees: Annotated[bool, typer.Option(help="Turn tree training on, or off.")] = True,
+    set_minibatches: Annotated[
+        bool, typer.Option(help="With --base: write --ppo-n-minibatches into the file too.")
+    ] = False,
+    diff: Annotated[bool, typer.Option(help="With --base: print the changes only.")] = False,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Write to a file.")] = None,
 ) -> None:
     """Print a config with tree training on that will not fail after the first rollout."""
     from tuning.export.evidence import evidence_of
     from tuning.export.export import FORMS, render
     from tuning.jobs.store import Store
-    from tuning.plan.batch import Batch
-    from tuning.plan.plan import TuningPlan
 
     with sentences():
-        plan = TuningPlan.from_json(
-            {
-                "source": options.spec().to_json(),
-                "max_tokens_per_mb": cap,
-                "engine": engine,
-                "dp_size": dp,
-                "tp_size": tp,
-                "ppo_n_minibatches": ppo_n_minibatches,
-                "prompts_per_step": prompts,
-                "samples_per_prompt": samples,
-            }
-            | ({"model": model} if model else {})
-        )
-        if plan.problems():
-            raise ValueError(" ".join(plan.problems()))
+        version = _choice("--target", target)
+        if base is not None:
+            text = _tuned(base, options, options.plan(), version, trees, set_minibatches, diff)
+            _give(text, out)
+            return
+        plan = options.runnable()
         if form not in FORMS:
             raise ValueError(f"--form is one of {', '.join(FORMS)}, not {form}")
-        bench = Batch.of(options.read(), plan)
-        points = [entry.point for entry in Store().entries(data=bench.rows.fingerprint)]
-        evidence = evidence_of(bench, plan, points)
-        text = render(plan, evidence, _choice("--target", target), form)
-        if out is not None:
-            out.write_text(text)
-    if out is None:
+        batch = options.batch(plan)
+        points = [entry.point for entry in Store().entries(data=batch.rows.fingerprint)]
+        evidence = evidence_of(batch, plan, points)
+        _give(render(plan, evidence, version, form, with_ref=ref, trees=trees), out)
+
+
+def _give(text: str, out: Path | None) -> None:
+    if out is not None:
+        out.write_bytes(text.encode())  # line ends stay the file's
+    else:
         typer.echo(text, nl=not text.endswith("\n"))
+
+
+def _tuned(
+    base: Path,
+    options: RowOptions,
+    plan: TuningPlan,
+    target: Any,
+    trees: bool,
+    minibatches: bool,
+    diff: bool,
+) -> str:
+    """The user's file with the plan's settings, or the changes; notes go to standard error."""
+    from dataclasses import replace
+
+    from tuning.areal.config import ArealConfig
+    from tuning.export.tune import tune_config
+    from tuning.plan.batch import batch_rows
+    from tuning.plan.from_config import fill_plan
+
+    config = ArealConfig.read(base)
+    filled, _ = fill_plan(config, plan)
+    asked = replace(filled, max_tokens_per_mb=plan.max_tokens_per_mb)
+    if minibatches:
+        asked = replace(asked, ppo_n_minibatches=plan.ppo_n_minibatches)
+    rows = batch_rows(options.read(), asked)
+    tuned = tune_config(config, asked, target, rows=rows, trees=trees, minibatches=minibatches)
+    for note in (*tuned.notes, f"Before: {tuned.before.verdict}", f"After: {tuned.after.verdict}"):
+        typer.echo(note, err=True)
+    return config.diff(tuned.config, base.name) if diff else tuned.text
 
 
 def _choice(option: str, version: str) -> Any:

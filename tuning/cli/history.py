@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packing.prefixes import PrefixOrder
-from packing.rows import Rows
-from packing.sources.errors import SourceError
 from tuning.cli.common import Json, sentences, show
-from tuning.plan.plan import TuningPlan
 
 if TYPE_CHECKING:
     from tuning.workspace.compare_side import Side
@@ -113,10 +110,11 @@ def _side(what: str) -> Side:
     from tuning.jobs.jobs import Jobs
     from tuning.jobs.store import Store
     from tuning.plan.batch import Batch, batch_rows
-    from tuning.workspace.compare_counted import Counted
+    from tuning.plan.summary import BatchSummary
     from tuning.workspace.compare_side import side_of
     from tuning.workspace.compare_text import plan_of_link
-    from tuning.workspace.history import workspace_of_plan, workspace_of_run
+    from tuning.workspace.history import workspace_of_plan
+    from tuning.workspace.workspace import Workspace
 
     if Path(what).is_file():
         return side_of(found(what), what)
@@ -126,19 +124,8 @@ def _side(what: str) -> Side:
         rows = batch_rows(load(plan.source).rows, plan)
         known = workspace_of_plan(plan, rows, store, Jobs(store=store))
     else:
-        known = workspace_of_run(what, store, Jobs(store=store), _rows_at_hand)
+        known = Workspace.of_run(what, store)
     if known.rows is None:
         return side_of(known, what)
     bench = Batch(known.rows, PrefixOrder.of(known.rows))
-    return side_of(known, what, Counted.of(bench, known.plan))
-
-
-def _rows_at_hand(plan: TuningPlan) -> Rows | None:
-    """The batch of a plan, None where its source cannot be read any more."""
-    from packing.sources.load import load
-    from tuning.plan.batch import batch_rows
-
-    try:
-        return batch_rows(load(plan.source).rows, plan)
-    except SourceError:
-        return None
+    return side_of(known, what, BatchSummary.of(bench, known.plan, detail=False))

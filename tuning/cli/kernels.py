@@ -7,18 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuning.cli.common import (
-    Cap,
-    Json,
-    RowOptions,
-    TreeOptions,
-    chosen,
-    followed,
-    row_options,
-    sentences,
-    show,
-)
-from tuning.plan.plan import Dtype, TuningPlan
+from tuning.cli.common import Json, PlanOptions, RowOptions, followed, row_options, sentences, show
+from tuning.plan.plan import TuningPlan
 
 if TYPE_CHECKING:
     from tuning.jobs.jobs import JobView
@@ -32,12 +22,10 @@ def register(app: typer.Typer) -> None:
 
 
 @row_options
-def prove(options: TreeOptions, cap: Cap, as_json: Json = False) -> None:
+def prove(options: PlanOptions, as_json: Json = False) -> None:
     """Whether training on trees of ROWS equals training row by row; exit code 1 where not."""
     with sentences():
-        found = _asked("equivalence", options, options.plan(max_tokens_per_mb=cap), {}).last(
-            "result"
-        )
+        found = _asked("equivalence", options, options.runnable(), {}).last("result")
         assert found is not None  # a job that is done has said its result
         if as_json:
             show(found, True)
@@ -49,20 +37,15 @@ def prove(options: TreeOptions, cap: Cap, as_json: Json = False) -> None:
 
 @row_options
 def kernels(
-    options: TreeOptions,
-    cap: Cap,
+    options: PlanOptions,
     tree: Annotated[int, typer.Option(help="Which tree of the packing.")] = 0,
-    model: Annotated[
-        str, typer.Option(help="Whose heads: a preset, a config.json, a folder or a Hub id.")
-    ] = "tiny",
-    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
     backends: Annotated[str, typer.Option(help="Separated by commas; default: all.")] = "",
     repeats: Annotated[int, typer.Option(help="Timed runs of each.")] = 5,
     as_json: Json = False,
 ) -> None:
     """Check tree attention on a tree of ROWS by every backend, and time it beside plain rows."""
     with sentences():
-        plan = options.plan(max_tokens_per_mb=cap, model=model, dtype=chosen("dtype", dtype, Dtype))
+        plan = options.runnable()
         arguments: dict[str, Any] = {"tree": tree, "repeats": repeats}
         if backends:
             arguments["backends"] = backends.split(",")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
+from packing.batch.pipeline import as_they_stand
+from packing.batch.refusal import BatchRefused
+from packing.batch.simulation import BatchSimulation
 from tuning.cli import config, history, kernels, report, rows, sweep
-from tuning.cli.common import Cap, Json, Prompts, RowOptions, Samples, row_options, sentences, show
-from tuning.plan.batch import Batch, batch_rows
+from tuning.cli.common import Json, PlanOptions, row_options, sentences, show
+from tuning.plan.batch import Batch, batch_spec
 from tuning.plan.plan import TuningPlan
 
 app = typer.Typer(
@@ -20,63 +24,55 @@ app = typer.Typer(
 )
 
 
+Order = Annotated[
+    str,
+    typer.Option(
+        help="plan: as AReaL deals the batch out; file: plain packing of ROWS on one rank."
+    ),
+]
+
+
 @app.command()
 @row_options
-def pack(
-    options: RowOptions,
-    cap: Cap,
-    packer: Annotated[str, typer.Option(help="areal or prefix-aware.")] = "areal",
-    prompts: Prompts = 0,
-    samples: Samples = 0,
-    as_json: Json = False,
-) -> None:
-    """Pack ROWS into trees of at most --cap tokens."""
+def pack(options: PlanOptions, order: Order = "plan", as_json: Json = False) -> None:
+    """Pack ROWS into trees of at most --cap tokens, over the plan's ranks and minibatches."""
     with sentences():
-        if packer not in ("areal", "prefix-aware"):
-            raise ValueError(f"--packer is areal or prefix-aware, not {packer}")
-        bench = Batch.of(
-            options.read(), TuningPlan(prompts_per_step=prompts, samples_per_prompt=samples)
-        )
-        least = bench.bounds(cap)
-        show(
-            {"rows": len(bench.rows)}
-            | bench.metrics(cap, packer).to_json()
-            | {"bound_trees": least.trees, "bound_tokens": least.tokens},
-            as_json,
-        )
+        plan = options.plan()
+        batch = options.batch(plan)
+        if order not in ("plan", "file"):
+            raise ValueError(f"--order is plan or file, not {order}")
+        found = simulated(batch, plan, as_json, as_it_stands=order == "file").figures()
+        show({"rows": len(batch.rows), "order": order} | found, as_json)
 
 
 @app.command()
 @row_options
-def chain(
-    options: RowOptions,
-    cap: Cap,
-    dp: Annotated[int, typer.Option(help="Data-parallel ranks.")] = 1,
-    ppo_n_minibatches: Annotated[int, typer.Option(help="Minibatches of an update.")] = 4,
-    mode: Annotated[str, typer.Option(help="controller or spmd.")] = "controller",
-    prompts: Prompts = 0,
-    samples: Samples = 0,
-    as_json: Json = False,
-) -> None:
+def chain(options: PlanOptions, as_json: Json = False) -> None:
     """One batch of ROWS as AReaL trains it: ranks, minibatches, trees, dummies, what is paid."""
-    from packing.batch.pipeline import simulate
-    from packing.batch.simulation import BatchSpec
-
     with sentences():
-        rows = batch_rows(
-            options.read(), TuningPlan(prompts_per_step=prompts, samples_per_prompt=samples)
-        )
-        if mode not in ("controller", "spmd"):
-            raise ValueError(f"--mode is controller or spmd, not {mode}")
-        plan = BatchSpec(
-            cap,
-            dp_size=dp,
-            ppo_n_minibatches=ppo_n_minibatches,
-            mode="spmd" if mode == "spmd" else "controller",
-        )
-        whole = simulate(rows, plan)
+        plan = options.plan()
+        simulation = simulated(options.batch(plan), plan, as_json)
         # The summary's fields stand at the top, as in AReaL's own figures; the rest is detail.
-        show(whole.summary() | whole.to_json(), as_json)
+        show(simulation.summary() | simulation.to_json(), as_json)
+
+
+def simulated(
+    batch: Batch, plan: TuningPlan, as_json: bool, as_it_stands: bool = False
+) -> BatchSimulation:
+    """What AReaL does with the batch; ends the command where it would stop.
+
+    as_it_stands: packed on one rank in the order of the file, whatever AReaL would deal to whom
+    """
+    try:
+        if as_it_stands:
+            alone = replace(batch_spec(plan), dp_size=1, ppo_n_minibatches=1)
+            return as_they_stand(batch.rows, batch.order).packed(alone)
+        return batch.simulation(plan)
+    except BatchRefused as refused:
+        if not as_json:
+            raise
+        show({"refused": refused.words, "mend": refused.mend, "fixes": refused.fixes}, True)
+        raise typer.Exit(1) from None
 
 
 rows.register(app)

@@ -100,7 +100,7 @@ def found(what: str) -> Workspace:
 
     path = Path(what)
     if not path.is_file():
-        return Workspace.of_run(what, Store())
+        return Workspace.of_run(what, Store()).counted()
     if path.suffix != ".json":
         return open_workspace(path)
     plan, sweep = read_sweep_file(path)

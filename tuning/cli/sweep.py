@@ -3,68 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuning.cli.common import (
-    Json,
-    RowOptions,
-    TreeOptions,
-    chosen,
-    followed,
-    row_options,
-    sentences,
-    show,
-)
-from tuning.plan.plan import Dispatch, Dtype, TuningPlan
+from tuning.cli.common import Json, PlanOptions, RowOptions, followed, row_options, sentences, show
+from tuning.plan.plan import TuningPlan
 
 if TYPE_CHECKING:
     from tuning.jobs.jobs import JobView
 
 Budget = Annotated[str, typer.Option(help="Time: 90s, 10m, 1h.")]
-
-
-@dataclass(frozen=True)
-class StepFlags(TreeOptions):
-    """ROWS, and what a step of them is: model, device, ranks, batch."""
-
-    model: Annotated[
-        str, typer.Option(help="A preset, a config.json, a folder that holds one, or a Hub id.")
-    ] = "tiny"
-    device: Annotated[
-        str,
-        typer.Option(help="cpu, cuda:0 …; or a GPU to estimate for, such as h100-80 or a100-80."),
-    ] = "cpu"
-    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32"
-    gradient_checkpointing: Annotated[
-        bool, typer.Option("--gradient-checkpointing", help="Recompute activations.")
-    ] = False
-    memory: Annotated[float, typer.Option(help="Memory budget in GiB; 0: what the device has.")] = (
-        0.0
-    )
-    dp: Annotated[
-        int,
-        typer.Option(
-            help="Data-parallel ranks; run together where there are so many GPUs from --device on."
-        ),
-    ] = 1
-    ppo_n_minibatches: Annotated[int, typer.Option(help="PPO minibatches of an update.")] = 1
-    mode: Annotated[str, typer.Option(help="controller or spmd.")] = "controller"
-
-    def plan(self, **fields: Any) -> TuningPlan:
-        """The plan, with ``fields`` of its own. Raises PlanError naming what cannot be run."""
-        return super().plan(
-            model=self.model,
-            dtype=chosen("dtype", self.dtype, Dtype),
-            gradient_checkpointing=self.gradient_checkpointing,
-            memory_budget_gib=self.memory,
-            dp_size=self.dp,
-            ppo_n_minibatches=self.ppo_n_minibatches,
-            dispatch=chosen("mode", self.mode, Dispatch),
-            **fields,
-        )
 
 
 def register(app: typer.Typer) -> None:
@@ -73,15 +22,10 @@ def register(app: typer.Typer) -> None:
 
 
 @row_options
-def sweep(
-    options: StepFlags,
-    budget: Budget = "10m",
-    caps: Annotated[str, typer.Option(help="Caps, separated by commas; default: chosen.")] = "",
-    as_json: Json = False,
-) -> None:
+def sweep(options: PlanOptions, budget: Budget = "10m", as_json: Json = False) -> None:
     """Measure steps over the range of max_tokens_per_mb and pick one; known points are reused."""
     with sentences():
-        plan = options.plan(caps=_whole_numbers(caps))
+        plan = options.runnable()
         job = _followed("sweep", options, plan, {}, seconds_of(budget))
         event = job.last("result")
         if event is None:
@@ -96,16 +40,17 @@ def sweep(
 
 @row_options
 def measure(
-    options: StepFlags,
-    cap: Annotated[int, typer.Option("--cap", help="max_tokens_per_mb.")],
-    way: Annotated[str, typer.Option(help="tree, flat, padded, or all.")] = "tree",
+    options: PlanOptions,
+    layout: Annotated[
+        str, typer.Option("--layout", "--way", help="tree, flat, padded, or all.")
+    ] = "tree",
     budget: Budget = "10m",
     as_json: Json = False,
 ) -> None:
     """Time training steps at one cap, whatever the history knows."""
     with sentences():
-        plan = options.plan(max_tokens_per_mb=cap)
-        job = _followed("measure", options, plan, {"mode": way}, seconds_of(budget))
+        plan = options.runnable()
+        job = _followed("measure", options, plan, {"mode": layout}, seconds_of(budget))
         points = [event["point"] for event in job.events if event["type"] == "point"]
         if as_json:
             show({"points": points}, True)
@@ -128,13 +73,6 @@ def seconds_of(text: str) -> float:
     if not 0 < seconds < 1e7:
         raise ValueError(f"--budget {text}: write a time such as 90s, 10m or 1h")
     return seconds
-
-
-def _whole_numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(",")) if text else ()
-    except ValueError:
-        raise ValueError(f"--caps {text}: write whole numbers, such as 4096,8192") from None
 
 
 def _followed(
@@ -171,11 +109,13 @@ def _table(result: Mapping[str, Any]) -> None:
         worst = ""
         if several:
             worst = f" {_cell(one['worst_n_trees'], ',')} {_cell(one['worst_padded_token_ratio'])}"
-        kind = one["step_kind"] or ("does not fit" if one["fits"] is False else "not measured")
+        kind = one["step_kind"] or _why_no_time(one)
         known = f" (known from {one['known_from']})" if one["known_from"] else ""
         typer.echo(
-            f"{name or format(one['max_tokens_per_mb'], ','):>10} {one['n_trees']:>7,} "
-            f"{one['tree_token_ratio']:>7.3f} {_cell(one['padded_token_ratio'])}{worst} "
+            f"{name or format(one['max_tokens_per_mb'], ','):>10} "
+            f"{_cell(None if one['refused'] else one['n_trees'], ',')} "
+            f"{_cell(None if one['refused'] else one['tree_token_ratio'])} "
+            f"{_cell(one['padded_token_ratio'])}{worst} "
             f"{_seconds(one['step_s']):>10} {_seconds(one['logp_s']):>12}  {kind}{known}"
         )
     if result["holdout_error"] is not None:
@@ -187,6 +127,12 @@ def _table(result: Mapping[str, Any]) -> None:
                 typer.echo(line)
     for note in result["notes"]:
         typer.echo(note)
+
+
+def _why_no_time(candidate: Mapping[str, Any]) -> str:
+    if candidate["refused"]:
+        return str(candidate["message"])
+    return "does not fit" if candidate["fits"] is False else "not measured"
 
 
 def _cell(value: float | None, style: str = ".3f") -> str:

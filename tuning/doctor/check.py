@@ -3,7 +3,7 @@
 Notable:
 - in a process of its own, with a time limit: nothing of AReaL is imported into this one
 - AReaL may be installed, or unpacked anywhere (``pip install --no-deps --target FOLDER areal``)
-- without it, the tables of ``areal_schema`` check the same fields; the answer says which it was
+- without it, our own tables and rules stand in; the answer says which it was
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from tuning.areal.config import ArealConfig
-from tuning.areal.schema import VERSION_NAMES, Version
-from tuning.doctor.rules import Case
-from tuning.doctor.rules.schema import missing_value, unknown_key, wrong_type
+from tuning.areal.schema import VERSION_NAMES, VERSIONS, Version
+from tuning.doctor.doctor import check
 
 FOLDER_VARIABLE = "ESPALIER_AREAL"
 _PROBE = Path(__file__).with_name("probe.py")
 _TIMEOUT_S = 60.0
+_START = "fails at start"
 
 
 class ProbeError(RuntimeError):
@@ -44,6 +44,13 @@ class Areal:
     def speaks_for(self, version: Version) -> bool:
         """Whether this AReaL is of the target ``version``."""
         return self.version == version or (version == "main" and self.version.startswith("2."))
+
+    @property
+    def nearest(self) -> Version:
+        """The version whose tables are nearest to this AReaL."""
+        if self.version in VERSIONS:
+            return self.version
+        return "1.0.3" if self.version.startswith(("0.", "1.0.0", "1.0.1", "1.0.2")) else "main"
 
 
 @dataclass(frozen=True)
@@ -116,8 +123,7 @@ def validate(
     name = class_name or config.class_name
     if areal is None:
         return _by_table(config, version)
-    whole = name in ("PPOConfig", "SFTConfig", "RWConfig", "DPOConfig")
-    result = ask({"root": str(areal.root), "class": name, "text": text, "whole": whole})
+    result = ask({"root": str(areal.root), "class": name, "text": text})
     return Answer(
         accepted=bool(result["accepted"]),
         by=f"AReaL {areal.version}",
@@ -127,11 +133,18 @@ def validate(
     )
 
 
-def ask(question: Mapping[str, Any], timeout_s: float = _TIMEOUT_S) -> dict[str, Any]:
-    """One question to ``probe`` in its own process. Raises ProbeError."""
+def ask(
+    question: Mapping[str, Any],
+    timeout_s: float = _TIMEOUT_S,
+    python: str | Path = sys.executable,
+) -> dict[str, Any]:
+    """One question to ``probe`` in its own process. Raises ProbeError.
+
+    python: an interpreter that has what AReaL's config classes import
+    """
     try:
         done = subprocess.run(
-            [sys.executable, str(_PROBE)],
+            [str(python), str(_PROBE)],
             input=json.dumps(question),
             capture_output=True,
             text=True,
@@ -154,9 +167,8 @@ def parse_overrides(lines: Sequence[str]) -> str:
 
 
 def _by_table(config: ArealConfig, version: Version) -> Answer:
-    case = Case(config, version)
     problems = [
-        found.problem for check in (unknown_key, wrong_type, missing_value) for found in check(case)
+        one.problem for one in check(config, version=version).findings if one.severity == _START
     ]
     name = VERSION_NAMES[version]
     return Answer(not problems, name, real=False, error=" ".join(problems))

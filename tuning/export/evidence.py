@@ -6,62 +6,48 @@ import importlib.metadata
 from collections.abc import Iterable
 
 from tuning.export.export import Evidence, Measured
-from tuning.jobs.points import Point, Question
+from tuning.jobs.points import Point, steps_at
 from tuning.plan.batch import Batch
-from tuning.plan.plan import Layout, TuningPlan
+from tuning.plan.plan import TuningPlan
 
 _GIB = 2**30
 _PACKAGES = ("torch", "transformers", "numpy")
 
 
 def evidence_of(
-    bench: Batch,
+    batch: Batch,
     plan: TuningPlan,
     points: Iterable[Point] = (),
     *,
     date: str = "",
     link: str = "",
 ) -> Evidence:
-    """Evidence for ``plan`` on the batch of ``bench``.
+    """Evidence for ``plan`` on the batch of ``batch``.
 
     points: measured points, newest first; those of another plan, batch or cap are passed over
 
-    Raises RowTooLong where the batch does not fit the cap.
+    Raises BatchRefused where AReaL stops at the batch.
     """
-    metrics = bench.metrics(plan.max_tokens_per_mb, plan.packer)
-    known = list(points)
-    tree = _answer(known, plan, "tree", bench.rows.fingerprint)
-    flat = None
-    if tree is not None:
-        flat = _answer(known, plan, "flat", bench.rows.fingerprint, tree.question.machine)
+    simulation = batch.simulation(plan)
+    steps = steps_at(points, plan, batch.rows.fingerprint)
+    measured = {layout: one for layout, one in steps.items() if one.outcome == "measured"}
+    tree, flat = measured.get("tree"), measured.get("flat")
     return Evidence(
-        data=bench.rows.fingerprint,
-        rows=len(bench.rows),
-        tokens=bench.rows.n_tokens,
+        data=batch.rows.fingerprint,
+        rows=len(batch.rows),
+        tokens=batch.rows.n_tokens,
         packing={
-            "trees": metrics.n_trees,
-            "tree_token_ratio": metrics.tree_token_ratio,
-            "padded_token_ratio": metrics.padded_token_ratio,
-            "longest row": bench.rows.longest,
+            "trees": simulation.n_trees,
+            "dummy trees": simulation.n_dummy_trees,
+            "tree_token_ratio": simulation.tree_token_ratio,
+            "padded_token_ratio": simulation.padded_token_ratio,
+            "longest row": batch.rows.longest,
         },
         measured=None if tree is None else _measured(tree, flat),
         versions=_versions() if tree is None else dict(tree.versions),
         date=date,
         link=link,
     )
-
-
-def _answer(
-    points: list[Point], plan: TuningPlan, mode: Layout, data: str, machine: str | None = None
-) -> Point | None:
-    """The newest measured step of this very plan; of ``machine`` where given."""
-    for point in points:
-        asked = point.question
-        same = Question.of(plan, mode, plan.max_tokens_per_mb, data, asked.machine, asked.torch)
-        here = machine is None or asked.machine == machine
-        if point.outcome == "measured" and point.step_s and asked == same and here:
-            return point
-    return None
 
 
 def _measured(tree: Point, flat: Point | None) -> Measured:

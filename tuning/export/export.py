@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from tuning.areal.schema import EXPORT_VERSIONS, VERSION_NAMES, Version
+from tuning.areal.schema import EXPORT_VERSIONS, VERSION_NAMES, Version, least_version
 from tuning.export.frameworks import trl_config, verl_config
 from tuning.plan.commands import rows_argument
 from tuning.plan.plan import TuningPlan
@@ -48,6 +48,15 @@ _HUB_IDS = {
 }
 _CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
 _RANDOM_MODELS = ("tiny", "small")
+_OF_AN_UPDATE = ("gradient_checkpointing", "ppo_n_minibatches")
+_LOADS_AS: Mapping[Form, str] = {
+    "yaml": "PPOActorConfig (TrainEngineConfig knows no ppo_n_minibatches)",
+    "fragment": "the actor of a PPOConfig or GRPOConfig: PPOActorConfig",
+    "overrides": "overrides of a PPOConfig or GRPOConfig",
+    "python": "PPOActorConfig",
+}
+"""AReaL's class of each form that is AReaL's, in ``areal.api.cli_args``."""
+
 # JSON leaves these as they are, and some YAML readers take them for line breaks or refuse them.
 _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF)}
 
@@ -151,13 +160,14 @@ def settings(plan: TuningPlan, target: Version = "1.0.4", trees: bool = True) ->
         found["megatron.bridge_type"] = "mbridge"
     if plan.gradient_checkpointing:
         found["gradient_checkpointing"] = True
-    return found
+    # Always written: AReaL's own default, 4, would scatter what was counted together.
+    return found | {"ppo_n_minibatches": plan.ppo_n_minibatches}
 
 
 def _ref_settings(plan: TuningPlan, target: Version, trees: bool) -> dict[str, Any]:
-    """A reference pass has no backward, hence no checkpoints."""
+    """A reference pass has no backward, hence no checkpoints, and no minibatches."""
     found = settings(plan, target, trees)
-    return {k: v for k, v in found.items() if k != "gradient_checkpointing"}
+    return {k: v for k, v in found.items() if k not in _OF_AN_UPDATE}
 
 
 def changes(
@@ -168,9 +178,8 @@ def changes(
     with_ref: bool = False,
     trees: bool = True,
 ) -> dict[str, Any]:
-    """The same with the minibatches and whole paths, as they are written into a user's config."""
-    own = settings(plan, target, trees) | {"ppo_n_minibatches": plan.ppo_n_minibatches}
-    found = {f"{prefix}{key}": value for key, value in own.items()}
+    """The same with whole paths, as they are written into a user's config."""
+    found = {f"{prefix}{key}": value for key, value in settings(plan, target, trees).items()}
     if with_ref:
         found |= {f"ref.{k}": value for k, value in _ref_settings(plan, target, trees).items()}
     return found
@@ -210,15 +219,12 @@ def _standalone(plan: TuningPlan, target: Version, trees: bool) -> str:
         if path
         else f"# path: your model (the plan was timed with the random model {plan.model})",
         *_nested(settings(plan, target, trees)),
-        f"# ppo_n_minibatches: {plan.ppo_n_minibatches} is counted in the figures above; it is a "
-        "PPOActorConfig setting",
     ]
     return "\n".join(lines) + "\n"
 
 
 def _fragment(plan: TuningPlan, target: Version, with_ref: bool, trees: bool) -> str:
-    own = settings(plan, target, trees) | {"ppo_n_minibatches": plan.ppo_n_minibatches}
-    lines = ["actor:", *_nested(own, "  ")]
+    lines = ["actor:", *_nested(settings(plan, target, trees), "  ")]
     if with_ref:
         lines += ["ref:", *_nested(_ref_settings(plan, target, trees), "  ")]
     return "\n".join(lines) + "\n"
@@ -250,7 +256,6 @@ def _python(plan: TuningPlan, target: Version, trees: bool) -> str:
         name, _, inner = key.partition(".")
         shown = f"{nested[name][0]}({inner}={value!r})" if inner else repr(value)
         arguments.append((name, shown))
-    arguments.append(("ppo_n_minibatches", str(plan.ppo_n_minibatches)))
     imported = "".join(f"    {name},\n" for name in classes)
     body = "".join(f"    {name}={shown},\n" for name, shown in arguments)
     return f"from areal.api.cli_args import (\n{imported})\n\nactor = PPOActorConfig(\n{body})\n"
@@ -278,6 +283,8 @@ def _header(plan: TuningPlan, evidence: Evidence, target: Version, form: Form) -
         "verl": "verl (approximate: no prefix trees)",
     }.get(form, VERSION_NAMES[target])
     lines = [f"Tuned with Espalier for {what}" + (f", {evidence.date}" if evidence.date else "")]
+    if form in _LOADS_AS:
+        lines.append(f"loads as {_LOADS_AS[form]}")
     data = f"data: {rows_argument(plan.source)}"
     if evidence.data:
         data += f" ({evidence.rows:,} rows, {evidence.tokens:,} tokens, hash {evidence.data})"
@@ -289,8 +296,12 @@ def _header(plan: TuningPlan, evidence: Evidence, target: Version, form: Form) -
     )
     if evidence.packing:
         figures = ", ".join(f"{name} {_figure(v)}" for name, v in evidence.packing.items())
-        lines.append(f"packing (exact): {figures}")
+        whose = "" if plan.packer == "areal" else ", with Espalier's packer inside AReaL"
+        lines.append(f"packing (exact{whose}): {figures}")
     lines.append(_measured(plan, evidence.measured))
+    if form not in ("trl", "verl"):
+        least = least_version("PPOActorConfig", settings(plan, target))
+        lines.append(f"needs {VERSION_NAMES[least or target]} or newer")
     if evidence.versions:
         lines.append(
             "versions: " + ", ".join(f"{name} {v}" for name, v in evidence.versions.items())

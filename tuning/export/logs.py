@@ -148,7 +148,7 @@ def compare(logs: Logs, chain: BatchSimulation) -> list[LogLine]:
 
 def _cap(logs: Logs, chain: BatchSimulation) -> Iterator[LogLine]:
     if logs.caps:
-        cap = chain.plan.max_tokens_per_mb
+        cap = chain.spec.max_tokens_per_mb
         agrees = logs.caps == (cap,)
         why = "" if agrees else "The run used another max_tokens_per_mb; predict with that one."
         yield LogLine("max_tokens_per_mb", f"{cap:,}", _joined(logs.caps), agrees, why)

@@ -39,7 +39,9 @@ from tuning.plan.plan import TuningPlan
 
 State = Literal["queued", "running", "done", "failed", "cancelled", "died"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled", "died")
-_ROOT = Path(__file__).resolve().parents[2]
+# where the package of this module is found: the checkout, or site-packages
+_ROOT = Path(__file__).resolve().parents[__package__.count(".") + 1]
+_WORKER = __package__.replace("tuning.jobs", "tuning.worker")
 _GRACE_S = 1.0
 _children: dict[Path, subprocess.Popen[bytes]] = {}
 """Workers of this process by job folder: whoever asks first reaps them."""
@@ -116,7 +118,7 @@ class Jobs:
         (folder / "job.part").rename(folder / "job.json")
         with (folder / "events.jsonl").open("wb") as out, (folder / "log.txt").open("wb") as log:
             child = subprocess.Popen(
-                [sys.executable, "-m", "tuning.worker", str(folder)],
+                [sys.executable, "-m", _WORKER, str(folder)],
                 stdout=out,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -123,3 +123,40 @@ class Point:
         fields = dict(value)
         notes = tuple(fields.pop("notes", ()))
         return cls(question=Question(**fields.pop("question")), notes=notes, **fields)
+
+
+def answers(point: Point, plan: TuningPlan, layout: Layout | None = None) -> bool:
+    """Whether a point is of this plan, at any cap, on a machine that the plan's device may be.
+
+    layout: of one layout alone, where given
+
+    A step on a CPU says nothing of a GPU, nor the other way round; a GPU that is only estimated
+    for ("h100-80") has no measured step at all.
+    """
+    asked = point.question
+    same = Question.of(
+        plan, layout or asked.mode, asked.max_tokens_per_mb, asked.data, asked.machine, asked.torch
+    )
+    kind = {"cpu": True, "cuda": False}.get(plan.device.partition(":")[0])
+    return asked == same and kind is asked.machine.startswith("cpu")
+
+
+def steps_at(points: Iterable[Point], plan: TuningPlan, data: str) -> dict[Layout, Point]:
+    """The step of each layout at the plan's cap: measured before estimated, then the newest.
+
+    points: newest first; data: fingerprint of the batch's rows. All are of one machine, that of the
+    newest step: times of two machines are not set side by side.
+    """
+    timed = [
+        point
+        for point in points
+        if point.step_s
+        and point.question.data == data
+        and point.question.max_tokens_per_mb == plan.max_tokens_per_mb
+        and answers(point, plan)
+    ]
+    here = [point for point in timed if point.question.machine == timed[0].question.machine]
+    steps: dict[Layout, Point] = {}
+    for point in sorted(here, key=lambda point: point.outcome != "measured"):
+        steps.setdefault(point.question.mode, point)
+    return steps

@@ -17,13 +17,12 @@ import torch
 from kernels.model.presets import resolve_config
 from kernels.model.refusals import check_config
 from kernels.model.step import StepData
-from packing.packers.areal import RowTooLong
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from tuning.jobs.points import Point, Question
 from tuning.measure.machine import versions
 from tuning.measure.shares import Share, folded, logp_share_of, share_of
-from tuning.plan.batch import Batch, batch_plan
+from tuning.plan.batch import Batch
 from tuning.plan.plan import Layout, TuningPlan
 
 FOLDING = ("tiny", "small")
@@ -79,14 +78,12 @@ class MeasuredBatch:
         return Question.of(self.plan, mode, cap, data, self.machine, torch.__version__)
 
     def share(self, mode: Layout, cap: int) -> Share:
-        """Raises RowTooLong, or ValueError and RuntimeError in AReaL's words."""
-        chain = self.bench.chain(batch_plan(self.plan, cap))
-        return share_of(self.read, self.bench.order, chain, mode, self.plan.packer)
+        """Raises BatchRefused, or RuntimeError in AReaL's words where it refuses flat packing."""
+        return share_of(self.read, self.bench.simulation(self.plan, cap), mode)
 
     def logp_share(self, mode: Layout, cap: int) -> Share:
         """The share of ``compute_logp``; raises as ``share`` does."""
-        chain = self.bench.chain(batch_plan(self.plan, cap))
-        return logp_share_of(self.read, self.bench.order, chain, mode, self.plan.packer)
+        return logp_share_of(self.read, self.bench.simulation(self.plan, cap), mode)
 
     def blank(self, mode: Layout, cap: int) -> Point:
         """A point of now, nothing known yet."""
@@ -107,7 +104,7 @@ class MeasuredBatch:
             packed = time.perf_counter()
             # With one minibatch it is the same micro-batches, packed as long.
             logp = share if self.plan.ppo_n_minibatches == 1 else self.logp_share(mode, cap)
-        except (RowTooLong, ValueError, RuntimeError) as error:
+        except (ValueError, RuntimeError) as error:
             return replace(blank, message=str(error))
         packing_s = packed - begun
         counted = replace(

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[__package__.count(".") + 1]
+_RANKS = __package__.replace("tuning.measure", "kernels.ranks.fsdp")
 _PATIENCE_S = 5.0
 _DEATH = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s*exitcode\s*:\s*(-?\d+)")
 
@@ -51,7 +52,7 @@ def launch(
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    module = ["--nproc-per-node", str(ranks), "-m", "kernels.ranks.fsdp", str(job), "--tied"]
+    module = ["--nproc-per-node", str(ranks), "-m", _RANKS, str(job), "--tied"]
     said = job.with_suffix(".log")
     result, out_of_memory = None, None
     with said.open("wb") as log:

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -46,6 +47,8 @@ def _versions() -> dict[str, str]:
         found["triton"] = triton.__version__
     except ImportError:
         pass
+    if __package__.startswith("espalier."):  # a wheel is a version, not a checkout
+        return found | {"espalier": version("espalier")}
     revision = _run("git", "-C", str(_ROOT), "rev-parse", "--short=12", "HEAD")
     return found | ({"espalier": revision} if revision else {})
 

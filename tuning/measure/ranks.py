@@ -23,7 +23,7 @@ import torch
 
 from kernels.model.model import build_model
 from kernels.ranks.fsdp import BUILDING
-from kernels.ranks.job import Pieces, RankJob, save_rows
+from kernels.ranks.job import RankJob, save_rows
 from packing.rows import Rows
 from tuning.jobs.points import Point
 from tuning.measure.batch import MeasuredBatch, Prepared, vocabulary_at_least
@@ -32,7 +32,6 @@ from tuning.measure.launch import launch
 from tuning.measure.machine import machine_name
 from tuning.measure.rank_pieces import rank_pieces
 from tuning.measure.step import Bench, Progress
-from tuning.plan.batch import batch_plan
 from tuning.plan.plan import Layout, TuningPlan
 
 
@@ -105,17 +104,13 @@ class RankBench(MeasuredBatch):
         return self._point(made, ended.result)
 
     def _job(self, mode: Layout, cap: int, repeat_s: float) -> RankJob:
-        plan, batch = self.plan, batch_plan(self.plan, cap)
-        chain, order = self.bench.chain(batch), self.bench.order
-
-        def pieces(one: Any) -> Pieces:
-            return rank_pieces(order, one, batch, mode, plan.packer)
-
+        plan = self.plan
+        simulation = self.bench.simulation(plan, cap)
         return RankJob(
             model=plan.model,
             rows="rows.npz",
-            updates=tuple(pieces(one) for one in chain.ppo_update),
-            logp=pieces(chain.compute_logp),
+            updates=tuple(rank_pieces(one, mode) for one in simulation.ppo_update),
+            logp=rank_pieces(simulation.compute_logp, mode),
             mode="tree" if mode == "tree" else "rows",
             device="cuda" if self.device.type == "cuda" else "cpu",
             dtype=plan.dtype,

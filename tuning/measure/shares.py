@@ -21,11 +21,9 @@ from kernels.model.micro_batches import (
     row_layout,
     tree_batches,
 )
-from packing.batch.simulation import BatchSimulation, Pass, RankPass
+from packing.batch.simulation import BatchSimulation, Pass
 from packing.layout import depth_first_layout
-from packing.packers.areal import pack_areal
 from packing.packers.flat import PaddedBatch
-from packing.packers.prefix_aware import pack_prefix_aware
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from packing.trie import build_forest
@@ -72,81 +70,57 @@ class Share:
         )
 
 
-def share_of(
-    rows: Rows, order: PrefixOrder, chain: BatchSimulation, mode: Layout, packer: str = "areal"
-) -> Share:
+def share_of(rows: Rows, simulation: BatchSimulation, mode: Layout) -> Share:
     """The micro-batches of ``ppo_update``, minibatch by minibatch.
 
-    rows: what the model reads: those of ``order``, or other ids at the same places
+    rows: what the model reads: those of the simulation, or other ids at the same places
     Raises RuntimeError, in AReaL's words, where it refuses the flat micro-batches.
     """
-    return _share(rows, order, chain, chain.ppo_update, mode, packer)
+    return _share(rows, simulation.order, simulation.ppo_update, mode)
 
 
-def logp_share_of(
-    rows: Rows, order: PrefixOrder, chain: BatchSimulation, mode: Layout, packer: str = "areal"
-) -> Share:
+def logp_share_of(rows: Rows, simulation: BatchSimulation, mode: Layout) -> Share:
     """The micro-batches of ``compute_logp``: the whole batch, before minibatches."""
-    return _share(rows, order, chain, (chain.compute_logp,), mode, packer)
+    return _share(rows, simulation.order, (simulation.compute_logp,), mode)
 
 
-def _share(
-    rows: Rows,
-    order: PrefixOrder,
-    chain: BatchSimulation,
-    passes: Sequence[Pass],
-    mode: Layout,
-    packer: str,
-) -> Share:
+def _share(rows: Rows, order: PrefixOrder, passes: Sequence[Pass], mode: Layout) -> Share:
     minibatches, tree_tokens, n_trees = [], 0, 0
     for update in passes:
         if mode == "tree":
-            batches = _trees(rows, order, update, chain.plan.max_tokens_per_mb, packer)
+            batches = _trees(rows, order, update)
             tree_tokens += sum(b.layout.n_tokens for b in batches)
             n_trees += len(batches)
         else:
-            batches = _rows(rows, order, update, mode, chain.plan.max_tokens_per_mb)
+            batches = _rows(rows, update, mode)
         minibatches.append(tuple(batches))
     return Share(tuple(minibatches), tree_tokens, n_trees)
 
 
-def _trees(
-    rows: Rows, order: PrefixOrder, update: Pass, cap: int, packer: str
-) -> Sequence[MicroBatch]:
+def _trees(rows: Rows, order: PrefixOrder, update: Pass) -> Sequence[MicroBatch]:
     heaviest = max(update.ranks, key=lambda one: (one.n_trees, one.tree_tokens))
-    pack = pack_areal if packer == "areal" else pack_prefix_aware
-    forest = build_forest(order, pack(order, cap, heaviest.members))
+    cap = update.spec.max_tokens_per_mb
+    forest = build_forest(order, heaviest.packing(len(order), update.spec))
     layouts = [depth_first_layout(rows, forest.tree(t)) for t in range(len(forest))]
-    # Ours may need fewer trees than AReaL's; then no rank waits longer than for ours.
-    waits = update.trees_per_rank if packer == "areal" else len(layouts)
-    dummies = [row_layout(rows, [])] * (waits - len(layouts))
+    dummies = [row_layout(rows, [])] * (update.trees_per_rank - len(layouts))
     return tree_batches([*layouts, *dummies], cap)
 
 
-def _rows(
-    rows: Rows, order: PrefixOrder, update: Pass, mode: Layout, cap: int
-) -> Sequence[MicroBatch]:
+def _rows(rows: Rows, update: Pass, mode: Layout) -> Sequence[MicroBatch]:
+    cap = update.spec.max_tokens_per_mb
     if mode == "padded":
-        widest = max(
-            update.ranks, key=lambda one: PaddedBatch.of(order.lengths[one.members]).tokens
-        )
-        batch = PaddedBatch.of(order.lengths[widest.members])
+        widest = max(update.ranks, key=lambda one: PaddedBatch.of(one.lengths).tokens)
+        batch = PaddedBatch.of(widest.lengths)
         groups = [widest.members[list(g)] for g in batch.micro_batches(cap)]
         return padded_batches(rows, groups, batch.width)
-    if update.comparison.flat_error:
-        raise RuntimeError(update.comparison.flat_error)
-    fullest = max(update.ranks, key=_flat_tokens)
-    baseline = fullest.baseline
-    assert baseline is not None  # there is no error, so every rank has one
-    batches = flat_batches(rows, [fullest.members[list(g)] for g in baseline.groups])
+    fullest, split = max(
+        zip(update.ranks, update.flat, strict=True), key=lambda one: one[1].padded_tokens
+    )
+    batches = flat_batches(rows, [fullest.members[list(g)] for g in split.groups])
     return [
         MicroBatch(batch.layout, padded)
-        for batch, padded in zip(batches, baseline.padded_to, strict=True)
+        for batch, padded in zip(batches, split.padded_to, strict=True)
     ]
-
-
-def _flat_tokens(one: RankPass) -> int:
-    return one.baseline.padded_tokens if one.baseline else 0
 
 
 def folded(rows: Rows, vocabulary: int) -> Rows:

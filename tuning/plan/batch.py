@@ -1,13 +1,19 @@
-"""Workbench: one batch of rows, sorted once, and everything that is asked of it again and again.
+"""Batch: the rows that a plan trains in one step, sorted once, and what AReaL does with them.
 
-Pages and the command line ask for packings at many caps; each is worked out once and kept.
+Pages and the command line ask for the same simulation at many caps; each is worked out once and
+kept.
+
+Notable:
+- ``simulation`` is the one place where a plan becomes trees: every figure on a page, in a file or
+  on the command line is read from it
+- a batch knows how it was drawn, and refuses a plan that would draw another
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import RLock
 from typing import Any, TypeVar
@@ -16,40 +22,62 @@ import numpy as np
 import numpy.typing as npt
 
 from packing.batch.divergence import Divergence, find_divergences
-from packing.batch.pipeline import simulate
-from packing.batch.simulation import BatchSimulation, BatchSpec, Comparison
-from packing.metrics import PackingMetrics
-from packing.packers.areal import pack_areal
-from packing.packers.bounds import Bounds, bounds
-from packing.packers.prefix_aware import arrival_order, pack_prefix_aware
-from packing.packing import Packing
+from packing.batch.pipeline import DealtBatch, deal, simulate
+from packing.batch.refusal import BatchRefused, Fix
+from packing.batch.simulation import BatchSimulation
+from packing.batch.spec import BatchSpec
+from packing.packers.flat import PaddingRule
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
-from packing.spec import MicroBatchSpec
-from packing.trie import Forest, Trie, build_forest, whole_trie
+from packing.spec import aligned
+from packing.trie import Trie, whole_trie
+from tuning.areal.models import find_model
 from tuning.plan.plan import TuningPlan
 
 T = TypeVar("T")
 _KEPT = 512
-_CURVE_POINTS = 48
+_BYTES = {"float32": 4, "bfloat16": 2}
+_DRAWN_BY = ("prompts_per_step", "samples_per_prompt", "max_new_tokens")
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One cap of a curve, per packer: trees, tree tokens and paid tokens of the batch."""
+    """One cap of a plan's curve: what one update has there, over all ranks and minibatches.
+
+    n_trees: with tokens in them; n_run: with the dummies, what every rank runs in sum
+    flat:    tokens that flat packing pays at this cap; None where AReaL refuses it
+    """
 
     max_tokens_per_mb: int
     n_trees: int
+    n_run: int
     tree_tokens: int
     paid_tokens: int
+    flat: int | None
+
+    @classmethod
+    def of(cls, simulation: BatchSimulation) -> CurvePoint:
+        cap = simulation.spec.max_tokens_per_mb
+        return cls(
+            cap,
+            simulation.n_trees,
+            simulation.paid_tokens // cap,
+            simulation.tree_tokens,
+            simulation.paid_tokens,
+            simulation.comparison.flat,
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Rows of one global batch with their order; safe to share between threads."""
+    """Rows of one global batch with their order; safe to share between threads.
+
+    drawn: the fields of the plan that drew the batch; None where the rows came as they are
+    """
 
     rows: Rows
     order: PrefixOrder
+    drawn: tuple[int, ...] | None = None
     _kept: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict, repr=False)
     _lock: RLock = field(default_factory=RLock, repr=False)
 
@@ -57,115 +85,64 @@ class Batch:
     def of(cls, rows: Rows, plan: TuningPlan) -> Batch:
         """The batch that ``plan`` draws from ``rows``: its first prompts, their first samples."""
         batch = batch_rows(rows, plan)
-        return cls(batch, PrefixOrder.of(batch))
+        return cls(batch, PrefixOrder.of(batch), _drawn(plan))
 
     @cached_property
     def trie(self) -> Trie:
         """The trie of all rows, as if one tree could hold them."""
         return whole_trie(self.order)
 
-    @property
-    def smallest_cap(self) -> int:
-        """Tokens of the longest row: no cap below it can be packed."""
-        return self.rows.longest
+    def simulation(self, plan: TuningPlan, max_tokens_per_mb: int | None = None) -> BatchSimulation:
+        """What AReaL does with this batch under ``plan``, at its cap or at another.
 
-    def packing(self, max_tokens_per_mb: int, packer: str = "areal") -> Packing:
-        """Raises RowTooLong below the longest row."""
-        return self._once(
-            ("packing", max_tokens_per_mb, packer), lambda: self._pack(max_tokens_per_mb, packer)
-        )
+        Raises BatchRefused, with AReaL's words and the mend, where AReaL would stop; ValueError
+        where the plan is of another batch.
+        """
+        if self.drawn is not None and self.drawn != _drawn(plan):
+            raise ValueError("this batch was drawn by another plan; draw it again with Batch.of")
+        spec = batch_spec(plan, max_tokens_per_mb)
+        return self._once(spec, lambda: self._dealt(spec).packed(spec))
 
-    def _pack(self, cap: int, packer: str) -> Packing:
-        if packer == "areal":
-            return pack_areal(self.order, cap, trie=self.trie)
-        return pack_prefix_aware(self.order, cap)
+    def refusal(
+        self, plan: TuningPlan, max_tokens_per_mb: int | None = None
+    ) -> BatchRefused | None:
+        """Why AReaL stops under ``plan``; None where it does not."""
+        try:
+            self.simulation(plan, max_tokens_per_mb)
+        except BatchRefused as refused:
+            return refused
+        return None
 
-    def replayed(self, max_tokens_per_mb: int) -> Packing:
-        """AReaL's own first fit on the row order that our packing suggests."""
+    def shuffled(self, plan: TuningPlan, seed: int) -> BatchSimulation:
+        """The same where prompts arrive in random order, as AReaL's loader hands them on."""
+        spec = batch_spec(plan)
 
-        def replay() -> Packing:
-            ours = self.packing(max_tokens_per_mb, "prefix-aware")
-            suggested = arrival_order(ours, self.order)
-            return pack_areal(self.order, max_tokens_per_mb, suggested, self.trie)
+        def simulated() -> BatchSimulation:
+            groups = np.random.default_rng(seed).permutation(np.unique(self.rows.group))
+            return simulate(self.rows, spec, self.order, groups)
 
-        return self._once(("replayed", max_tokens_per_mb), replay)
+        return self._once(("shuffled", spec, seed), simulated)
 
-    def shuffled(self, max_tokens_per_mb: int, seed: int) -> Packing:
-        """AReaL's first fit where rows arrive in random order."""
+    def caps(self, plan: TuningPlan, count: int) -> list[int]:
+        """Legal caps from the longest row to one tree for all, spread evenly on a logarithm."""
+        first = smallest_cap(self.rows, plan)
+        last = max(aligned(self.trie.n_tokens, plan.alignment), first)
+        spread = np.geomspace(first, last, count)
+        return sorted({aligned(int(c), plan.alignment) for c in spread} | {first, last})
 
-        def shuffle() -> Packing:
-            arrival = np.random.default_rng(seed).permutation(len(self.rows))
-            return pack_areal(self.order, max_tokens_per_mb, arrival, self.trie)
+    def divergences(self, plan: TuningPlan) -> list[Divergence]:
+        """Where rows almost share: what helps, the most paid tokens first."""
+        spec = batch_spec(plan)
 
-        return self._once(("shuffled", max_tokens_per_mb, seed), shuffle)
+        def found() -> list[Divergence]:
+            return find_divergences(self.rows, self.order, spec)
 
-    def forest(self, max_tokens_per_mb: int, packer: str = "areal") -> Forest:
-        return self._once(
-            ("forest", max_tokens_per_mb, packer),
-            lambda: build_forest(self.order, self.packing(max_tokens_per_mb, packer)),
-        )
+        return self._once(("divergences", spec), found)
 
-    def metrics(self, max_tokens_per_mb: int, packer: str = "areal") -> PackingMetrics:
-        return self._once(
-            ("metrics", max_tokens_per_mb, packer),
-            lambda: PackingMetrics.of(
-                self.packing(max_tokens_per_mb, packer), self.rows, self.order
-            ),
-        )
-
-    def row_tokens_per_tree(
-        self, max_tokens_per_mb: int, packer: str = "areal"
-    ) -> npt.NDArray[np.int64]:
-        """int64 ``(trees,)``: tokens of the rows in each tree, shared ones counted per row."""
-        tree = self.packing(max_tokens_per_mb, packer).tree_of_row
-        inside = tree >= 0
-        n_trees = self.packing(max_tokens_per_mb, packer).n_trees
-        return np.bincount(tree[inside], self.rows.lengths[inside], n_trees).astype(np.int64)
-
-    def bounds(self, max_tokens_per_mb: int) -> Bounds:
-        return self._once(
-            ("bounds", max_tokens_per_mb), lambda: bounds(self.order, max_tokens_per_mb)
-        )
-
-    def divergences(self, max_tokens_per_mb: int) -> list[Divergence]:
-        """Where rows almost share, the most tokens to gain first."""
-        return self._once(
-            ("divergences", max_tokens_per_mb),
-            lambda: find_divergences(self.rows, self.order, max_tokens_per_mb),
-        )
-
-    def comparison(self, max_tokens_per_mb: int, packer: str = "areal") -> Comparison:
-        """Tokens paid as trees, as AReaL's flat micro-batches, and padded."""
-        return self._once(
-            ("comparison", max_tokens_per_mb, packer),
-            lambda: Comparison.of(
-                self.packing(max_tokens_per_mb, packer),
-                self.rows,
-                MicroBatchSpec(max_tokens_per_mb),
-            ),
-        )
-
-    def chain(self, plan: BatchSpec) -> BatchSimulation:
-        """AReaL's way of this batch: ranks, minibatches, trees, dummies."""
-        return self._once(("chain", plan), lambda: simulate(self.rows, plan, order=self.order))
-
-    def curve(self, packer: str, alignment: int) -> list[CurvePoint]:
-        """Points of ``packer`` (or "flat") over the whole range of caps."""
-        return [self.curve_point(cap, packer) for cap in self.caps(alignment)]
-
-    def curve_point(self, cap: int, packer: str) -> CurvePoint:
-        if packer == "flat":
-            flat = self.comparison(cap).flat or 0
-            return CurvePoint(cap, 0, self.rows.n_tokens, flat)
-        m = self.metrics(cap, packer)
-        return CurvePoint(cap, m.n_trees, m.tree_tokens, m.paid_tokens)
-
-    def caps(self, alignment: int) -> list[int]:
-        """Caps from the longest row to one tree for all, evenly spread on a logarithmic scale."""
-        first = aligned(max(self.smallest_cap, 1), alignment)
-        last = max(aligned(self.trie.n_tokens, alignment), first)
-        spread = np.geomspace(first, last, _CURVE_POINTS)
-        return sorted({aligned(int(c), alignment) for c in spread} | {first, last})
+    def _dealt(self, spec: BatchSpec) -> DealtBatch:
+        # Who gets which rows depends on neither cap nor packer.
+        key = replace(spec, max_tokens_per_mb=spec.alignment, packer="areal", padding=PaddingRule())
+        return self._once(("dealt", key), lambda: deal(self.rows, spec, self.order))
 
     def _once(self, key: Hashable, make: Callable[[], T]) -> T:
         with self._lock:
@@ -180,19 +157,48 @@ class Batch:
             return value
 
 
-def batch_plan(plan: TuningPlan, max_tokens_per_mb: int | None = None) -> BatchSpec:
+def batch_spec(plan: TuningPlan, max_tokens_per_mb: int | None = None) -> BatchSpec:
     """How AReaL trains a batch of ``plan``, at its cap or at another."""
     return BatchSpec(
-        max_tokens_per_mb or plan.max_tokens_per_mb,
+        plan.max_tokens_per_mb if max_tokens_per_mb is None else max_tokens_per_mb,
         dp_size=plan.dp_size,
         ppo_n_minibatches=plan.ppo_n_minibatches,
-        mode=plan.dispatch,
+        dispatch=plan.dispatch,
+        packer=plan.packer,
+        parallel_size=plan.tp_size,
+        padding=_flat_padding(plan),
     )
 
 
-def aligned(cap: int, alignment: int) -> int:
-    """The smallest multiple of ``alignment`` that is at least ``cap``."""
-    return -(-cap // alignment) * alignment
+def mended(plan: TuningPlan, fix: Fix) -> TuningPlan:
+    """The plan with one of a refusal's fixes."""
+    return replace(plan, **plan_fields(fix))  # type: ignore[arg-type]
+
+
+def plan_fields(fix: Fix) -> dict[str, int]:
+    """A refusal's fix by the names of the plan's fields."""
+    return {"prompts_per_step" if name == "n_groups" else name: n for name, n in fix.items()}
+
+
+def _flat_padding(plan: TuningPlan) -> PaddingRule:
+    """How the plan's engine pads micro-batches without trees."""
+    if plan.engine == "megatron":
+        return PaddingRule.megatron(plan.tp_size)
+    if plan.engine == "archon":
+        model = find_model(plan.model)
+        if model is not None and model.hidden:
+            return PaddingRule.archon(model.hidden, _BYTES[plan.dtype], plan.tp_size)
+        return PaddingRule(batch_align_to=2 * plan.tp_size)
+    return PaddingRule()
+
+
+def smallest_cap(rows: Rows, plan: TuningPlan) -> int:
+    """The least legal cap that holds the longest row."""
+    return aligned(max(rows.longest, 1), plan.alignment)
+
+
+def _drawn(plan: TuningPlan) -> tuple[int, ...]:
+    return tuple(getattr(plan, name) for name in _DRAWN_BY)
 
 
 def batch_rows(rows: Rows, plan: TuningPlan) -> Rows:

@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from packing.sources.errors import SourceError
 from packing.sources.spec import SourceSpec, parse_rows
-from tuning.plan.plan import TuningPlan
+from tuning.plan.plan import Scope, TuningPlan, as_text, options
 
 _AS_OPTIONS = ("expand", "style", "tokenizer", "limit", "versions", "roles")
 
+CAP = "max_tokens_per_mb"
+_PACKING: tuple[Scope, ...] = ("batch", "packing")
+_STEP: tuple[Scope, ...] = (*_PACKING, "step")
+SCOPES: Mapping[str, tuple[Scope, ...]] = {
+    "rows": (),
+    "pack": _PACKING,
+    "chain": _PACKING,
+    "prove": _STEP,
+    "kernels": _STEP,
+    "sweep": (*_STEP, "sweep"),
+    "measure": _STEP,
+    "export": _STEP,
+}
+"""Which fields of a plan each command takes."""
+
+AT_A_CAP = frozenset({"pack", "chain", "prove", "kernels", "measure", "export"})
+"""Commands that need a cap to be named."""
+
 
 def rows_argument(source: SourceSpec) -> str:
-    """ROWS as the command line takes it; JSON where the source has settings without an option."""
+    """ROWS as the command line takes it; JSON where only that is read back to the same source."""
     short = source.location
     if source.kind == "sample":
         short = f"sample:{source.location}"
@@ -21,76 +41,48 @@ def rows_argument(source: SourceSpec) -> str:
         split = f":{source.split}" if source.split else ""
         short = f"hub:{source.location}{revision}{split}"
     told = {name: getattr(source, name) for name in _AS_OPTIONS}
-    return short if replace(parse_rows(short), **told) == source else source.to_query()
+    try:
+        same = replace(parse_rows(short), **told) == source
+    except SourceError:  # a file called "{" or "hub:"
+        same = False
+    return short if same and not short.startswith("-") else source.to_query()
 
 
 def source_options(source: SourceSpec) -> list[str]:
     """Options that say how records become rows, where they differ from what ROWS says."""
     told = parse_rows(rows_argument(source))
-    options: list[str] = []
+    words: list[str] = []
     for name in ("expand", "style", "tokenizer", "limit"):
         if (value := getattr(source, name)) != getattr(told, name):
-            options += [f"--{name}", str(value)]
+            words += [f"--{name}", str(value)]
     for version in source.versions if source.versions != told.versions else ():
-        options += ["--version", version]
+        words += ["--version", version]
     for role, path in source.roles if source.roles != told.roles else ():
-        options += ["--role", f"{role}={path}"]
-    return options
+        words += ["--role", f"{role}={path}"]
+    return words
 
 
-_OPTIONS = {
-    "pack": {"max_tokens_per_mb": "--cap", "packer": "--packer"},
-    "chain": {
-        "max_tokens_per_mb": "--cap",
-        "dp_size": "--dp",
-        "ppo_n_minibatches": "--ppo-n-minibatches",
-        "dispatch": "--mode",
-    },
-    "rows": {},
-    "sweep": {
-        "model": "--model",
-        "device": "--device",
-        "dp_size": "--dp",
-        "ppo_n_minibatches": "--ppo-n-minibatches",
-        "dispatch": "--mode",
-        "packer": "--packer",
-        "dtype": "--dtype",
-        "gradient_checkpointing": "--gradient-checkpointing",
-        "memory_budget_gib": "--memory",
-        "caps": "--caps",
-    },
-    "prove": {"max_tokens_per_mb": "--cap", "packer": "--packer", "device": "--device"},
-    "kernels": {
-        "max_tokens_per_mb": "--cap",
-        "packer": "--packer",
-        "model": "--model",
-        "dtype": "--dtype",
-        "device": "--device",
-    },
-    "export": {
-        "max_tokens_per_mb": "--cap",
-        "engine": "--engine",
-        "model": "--model",
-        "dp_size": "--dp",
-        "tp_size": "--tp",
-        "ppo_n_minibatches": "--ppo-n-minibatches",
-    },
-}
-_BATCH = {"prompts_per_step": "--prompts", "samples_per_prompt": "--samples"}
+PROGRAM = "espalier" if __package__.startswith("espalier.") else "python -m tuning"
+"""How this command line is called: by the wheel's command, or in the checkout."""
 
 
-def command_line(name: str, plan: TuningPlan) -> str:
-    """``python -m tuning NAME ROWS …`` for a plan; only what differs from the defaults."""
+def command_fields(name: str) -> list[str]:
+    """The plan's fields that a command takes, in the plan's own order."""
+    return [field for field, option in options().items() if option.scope in SCOPES[name]]
+
+
+def command_line(name: str, plan: TuningPlan, more: Iterable[str] = ()) -> str:
+    """``python -m tuning NAME ROWS …`` for a plan: every field that is not at its default.
+
+    more: words of the command's own that stand after those of the plan
+    """
     default = TuningPlan()
-    words = ["python", "-m", "tuning", name, rows_argument(plan.source)]
+    words = [*PROGRAM.split(), name, rows_argument(plan.source)]
     words += source_options(plan.source)
-    options = _OPTIONS[name] | (_BATCH if name != "rows" else {})
-    for field, option in options.items():
-        value = getattr(plan, field)
-        if value == getattr(default, field) and option != "--cap":
+    for field in command_fields(name):
+        value, flag = getattr(plan, field), options()[field].flags[0]
+        if value == getattr(default, field) and not (field == CAP and name in AT_A_CAP):
             continue
-        if isinstance(value, bool):
-            words.append(option)
-        else:
-            words += [option, ",".join(map(str, value)) if field == "caps" else str(value)]
+        words += [flag] if value is True else [flag, as_text(value)]
+    words += more
     return shlex.join(words) + (" --json" if name != "export" else "")

@@ -7,10 +7,8 @@ from typing import Any
 
 from tuning.areal.config import ArealConfig
 from tuning.areal.models import find_model
-from tuning.areal.names import TRAINER_NAMES, UNKNOWN
-from tuning.plan.plan import TuningPlan
-
-_AGENT_KEYS = ("econfig", "agent_run_args", "max_turns", "export_style")
+from tuning.areal.names import TRAINER_NAMES, TREES_SERVE, UNKNOWN
+from tuning.plan.plan import DTYPES, TuningPlan, options
 
 
 def fill_plan(config: ArealConfig, start: TuningPlan) -> tuple[TuningPlan, list[str]]:
@@ -20,13 +18,13 @@ def fill_plan(config: ArealConfig, start: TuningPlan) -> tuple[TuningPlan, list[
     """
     changes: dict[str, Any] = {}
     notes = list(config.notes)
-    if config.trainer in ("sft", "dpo", "rw"):
+    if config.trainer not in TREES_SERVE:
         notes.append(
             f"This is {TRAINER_NAMES[config.trainer]}: AReaL's tree training serves PPO and GRPO "
             "only, so the plan shows what packing would look like, not what it can run."
         )
-    _number(config, changes, "prompts_per_step", "train_dataset.batch_size")
-    if any(config.has(key) for key in _AGENT_KEYS):
+    _number(config, changes, "prompts_per_step")
+    if config.multi_turn:
         changes["samples_per_prompt"] = 0
         samples = config.get("gconfig.n_samples")
         notes.append(
@@ -34,10 +32,13 @@ def fill_plan(config: ArealConfig, start: TuningPlan) -> tuple[TuningPlan, list[
             "of a prompt are kept."
         )
     else:
-        _number(config, changes, "samples_per_prompt", "gconfig.n_samples")
-    _number(config, changes, "max_new_tokens", "gconfig.max_new_tokens")
-    _number(config, changes, "ppo_n_minibatches", config.prefix + "ppo_n_minibatches")
-    _number(config, changes, "max_tokens_per_mb", config.prefix + "mb_spec.max_tokens_per_mb")
+        _number(config, changes, "samples_per_prompt")
+    _number(config, changes, "max_new_tokens")
+    if config.actor("prox_logp_method") == "reuse_train_logp":
+        changes["ppo_n_minibatches"] = 1  # AReaL forces it
+    else:
+        _number(config, changes, "ppo_n_minibatches")
+    _number(config, changes, "max_tokens_per_mb")
     _parallel(config, changes, notes)
     _engine(config, changes)
     if config.actor("mb_spec.max_tokens_per_mb") is None:
@@ -48,10 +49,13 @@ def fill_plan(config: ArealConfig, start: TuningPlan) -> tuple[TuningPlan, list[
     return replace(start, **changes), notes
 
 
-def _number(config: ArealConfig, changes: dict[str, Any], name: str, path: str) -> None:
+def _number(config: ArealConfig, changes: dict[str, Any], name: str) -> None:
     """Take a positive whole number; where the file has none, AReaL's default counts."""
-    section = path.rpartition(".")[0]
-    if section and not section.startswith("actor") and not config.has(section):
+    path = options()[name].areal
+    section = path.partition(".")[0]
+    if section not in ("gconfig", "train_dataset"):
+        path = config.prefix + path
+    elif not config.has(section):
         return
     value = config.get(path)
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
@@ -79,10 +83,9 @@ def _parallel(config: ArealConfig, changes: dict[str, Any], notes: list[str]) ->
 
 
 def _engine(config: ArealConfig, changes: dict[str, Any]) -> None:
-    if config.actor("dtype") in ("float32", "bfloat16"):
-        changes["dtype"] = config.actor("dtype")
-    if config.actor("optimizer_dtype") in ("float32", "bfloat16"):
-        changes["optimizer_dtype"] = config.actor("optimizer_dtype")
+    for name in ("dtype", "optimizer_dtype"):
+        if (dtype := config.actor(options()[name].areal)) in DTYPES:
+            changes[name] = dtype
     if isinstance(config.actor("gradient_checkpointing"), bool):
         changes["gradient_checkpointing"] = config.actor("gradient_checkpointing")
 

@@ -18,10 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packing.batch.simulation import BatchSimulation, Pass
-from packing.packers.areal import pack_areal
-from packing.packers.flat import PaddedBatch, split_synchronised
-from packing.packers.prefix_aware import pack_prefix_aware
-from packing.packing import Packing
+from packing.packers.flat import PaddedBatch
 from packing.prefixes import PrefixOrder
 from tuning.plan.plan import Layout
 
@@ -84,17 +81,15 @@ class BatchPicture:
     panels: tuple[Panel, ...]
 
 
-def batch_picture(
-    order: PrefixOrder, chain: BatchSimulation, packer: str = "areal"
-) -> BatchPicture:
+def batch_picture(simulation: BatchSimulation) -> BatchPicture:
     """Every line of one update of the model (all PPO minibatches, all ranks)."""
-    new = _first_time_tokens(order, np.concatenate(chain.rank_rows))
-    panels = [_panel("padded", [_padded(order, one, new) for one in chain.ppo_update])]
-    if chain.comparison.flat is not None:
-        panels.append(_panel("flat", [_flat(order, chain, one, new) for one in chain.ppo_update]))
-    trees = [_trees(order, chain, one, new, packer) for one in chain.ppo_update]
-    panels.append(_panel("tree", trees))
-    return BatchPicture(chain.comparison.original_tokens, tuple(panels))
+    order, updates = simulation.order, simulation.ppo_update
+    new = _first_time_tokens(order, np.concatenate(simulation.rank_rows))
+    panels = [_panel("padded", [_padded(one, new) for one in updates])]
+    if simulation.comparison.flat is not None:
+        panels.append(_panel("flat", [_flat(one, new) for one in updates]))
+    panels.append(_panel("tree", [_trees(one, new) for one in updates]))
+    return BatchPicture(simulation.original_tokens, tuple(panels))
 
 
 def _first_time_tokens(order: PrefixOrder, rows: Int64s) -> Int64s:
@@ -106,45 +101,38 @@ def _first_time_tokens(order: PrefixOrder, rows: Int64s) -> Int64s:
     return new
 
 
-def _padded(order: PrefixOrder, update: Pass, new: Int64s) -> _Lines:
-    batches = [PaddedBatch.of(order.lengths[rank.members]) for rank in update.ranks]
+def _padded(update: Pass, new: Int64s) -> _Lines:
+    batches = [PaddedBatch.of(rank.lengths) for rank in update.ranks]
     most = max(batch.tokens for batch in batches)
     parts = []
     for rank, batch in zip(update.ranks, batches, strict=True):
-        lengths, first = order.lengths[rank.members], new[rank.members]
-        parts.append(np.stack([first, lengths - first, batch.width - lengths], axis=1))
+        first = new[rank.members]
+        parts.append(np.stack([first, rank.lengths - first, batch.width - rank.lengths], axis=1))
         parts.append(_waiting(most - batch.tokens, batch.width))
     return np.concatenate(parts), sum(map(len, parts[1::2]))
 
 
-def _flat(order: PrefixOrder, chain: BatchSimulation, update: Pass, new: Int64s) -> _Lines:
-    lengths = [order.lengths[rank.members] for rank in update.ranks]
-    in_step = split_synchronised(lengths, chain.plan.spec, chain.plan.padding)
-    most = max(one.padded_tokens for one in in_step)
+def _flat(update: Pass, new: Int64s) -> _Lines:
+    most = max(one.padded_tokens for one in update.flat)
     parts = []
-    for rank, own, split in zip(update.ranks, lengths, in_step, strict=True):
+    for rank, split in zip(update.ranks, update.flat, strict=True):
         first = np.array([new[rank.members[list(group)]].sum() for group in split.groups])
-        tokens = np.array([own[list(group)].sum() for group in split.groups])
+        tokens = np.array(split.group_lens)
         padding = np.array(split.padded_to) - tokens
         parts.append(np.stack([first, tokens - first, padding], axis=1))
-        parts.append(_waiting(most - split.padded_tokens, chain.plan.max_tokens_per_mb))
+        parts.append(_waiting(most - split.padded_tokens, update.spec.max_tokens_per_mb))
     return np.concatenate(parts), sum(map(len, parts[1::2]))
 
 
-def _trees(
-    order: PrefixOrder, chain: BatchSimulation, update: Pass, new: Int64s, packer: str
-) -> _Lines:
-    cap = chain.plan.max_tokens_per_mb
-    pack = pack_areal if packer == "areal" else pack_prefix_aware
-    packings: list[Packing] = [pack(order, cap, rank.members) for rank in update.ranks]
-    most = max(packing.n_trees for packing in packings)
+def _trees(update: Pass, new: Int64s) -> _Lines:
+    cap = update.spec.max_tokens_per_mb
     parts = []
-    for rank, packing in zip(update.ranks, packings, strict=True):
-        fed = rank.members[packing.tree_of_row[rank.members] >= 0]
-        first = np.bincount(packing.tree_of_row[fed], new[fed], packing.n_trees).astype(np.int64)
-        tokens = packing.tokens_per_tree
+    for rank in update.ranks:
+        inside = rank.tree_of_member >= 0
+        tree, tokens = rank.tree_of_member[inside], rank.tokens_per_tree
+        first = np.bincount(tree, new[rank.members[inside]], rank.n_trees).astype(np.int64)
         parts.append(np.stack([first, tokens - first, cap - tokens], axis=1))
-        parts.append(_waiting((most - packing.n_trees) * cap, cap))
+        parts.append(_waiting(rank.dummies * cap, cap))
     return np.concatenate(parts), 0
 
 

@@ -2,6 +2,11 @@
 
 Pages, links, the run history, the command line and the report all carry this object and nothing
 else; two equal plans over the same data mean the same question.
+
+Notable:
+- a field is written once, below: its type and limits, its default, an Option with its names (URL,
+  command line, AReaL's key), and its words in the docstring; options, links, widgets and printed
+  commands are made from that
 """
 
 from __future__ import annotations
@@ -9,20 +14,35 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, get_args
+from functools import cache
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+from pydantic import Field, TypeAdapter, ValidationError
+
+from packing.batch.dispatch import Dispatch
+from packing.batch.spec import Packer
 from packing.sources.errors import SourceError
 from packing.sources.spec import SourceSpec
-from packing.spec import BLOCK_SIZE
+from packing.spec import BLOCK_SIZE, aligned
 from tuning.areal.backend import Engine
 
-Dispatch = Literal["controller", "spmd"]
-Packer = Literal["areal", "prefix-aware"]
+__all__ = [
+    "DTYPES", "PACKERS", "Dispatch", "Dtype", "Engine", "Layout", "Option", "Packer", "PlanError",
+    "Scope", "TuningPlan", "options",
+]  # fmt: skip
+
 Dtype = Literal["float32", "bfloat16"]
 Layout = Literal["tree", "flat", "padded"]
 """How rows become micro-batches; the history and JSON call it ``mode``."""
+
+PACKERS: tuple[Packer, ...] = get_args(Packer)
+DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+
+Scope = Literal["batch", "packing", "step", "sweep"]
+"""What a field is about: which rows, how they are packed, what a step runs, what a sweep tries."""
 
 
 class PlanError(ValueError):
@@ -30,47 +50,106 @@ class PlanError(ValueError):
 
 
 @dataclass(frozen=True)
+class Option:
+    """The names and words of a plan's field.
+
+    query: in a link; flags: on the command line, the first is printed, the others are older names
+    label: of its widget; areal: its key in AReaL's config, where it has one
+    help:  of widget and option: what the plan's docstring says of the field
+    """
+
+    query: str
+    scope: Scope
+    flags: tuple[str, ...]
+    label: str
+    areal: str = ""
+    help: str = ""
+
+
+def _option(query: str, scope: Scope, flags: str, label: str, areal: str = "") -> Option:
+    return Option(query, scope, tuple(flags.split()), label, areal)
+
+
+_Count = Annotated[int, Field(ge=1, lt=2**53)]
+_CountOrAll = Annotated[int, Field(ge=0, lt=2**53)]
+_Name = Annotated[str, Field(min_length=1)]
+_Gib = Annotated[float, Field(ge=0, lt=1e6)]
+_CAP, _BATCH_SIZE = "mb_spec.max_tokens_per_mb", "train_dataset.batch_size"
+_NEW = "gconfig.max_new_tokens"
+_CHECKPOINT = "gradient_checkpointing"
+
+
+@dataclass(frozen=True)
 class TuningPlan:
     """What is packed, trained and timed.
 
-    source:                 where rows come from
-    prompts_per_step:       prompt groups of one global batch; 0 takes all
-    samples_per_prompt:     rows kept of each group; 0 keeps all
-    dp_size, tp_size:       data- and tensor-parallel ranks
-    ppo_n_minibatches:      PPO minibatches of a rank's batch
-    engine, dispatch:       AReaL's training engine, and how groups go to ranks
-    max_tokens_per_mb:      the cap in question
-    packer:                 AReaL's first fit, or ours
-    model:                  preset, config.json, folder, or Hub id
-    dtype:                  of parameters and activations
-    gradient_checkpointing: recompute activations in the backward pass
-    optimizer_dtype:        of AdamW's two moments and the master weights
-    head_chunk:             parent tokens whose logits exist at once
-    device:                 "cpu", or "cuda:0" …
-    memory_budget_gib:      what one rank may use; 0: what the device has
-    max_new_tokens:         rollouts end there at the latest; 0: the rows as they are
-    caps:                   candidates of a sweep; empty: chosen from the rows
+    source: Where rows come from.
+    prompts_per_step: Prompt groups of one global batch; 0: all.
+    samples_per_prompt: Rows kept of each prompt; 0: all.
+    dp_size: Ranks that share a batch by whole prompts; measured together where there are so many
+        GPUs from the device on.
+    tp_size: A cap is a multiple of lcm(128, this).
+    ppo_n_minibatches: Minibatches of an update. AReaL deals single rows to them, so samples of one
+        prompt part.
+    engine: fsdp, megatron or archon: it decides how micro-batches without trees are padded.
+    dispatch: How AReaL shares prompts over ranks: by padded size (controller), or by true tokens
+        (spmd).
+    max_tokens_per_mb: Tokens of a tree at most; every tree is padded to it.
+    packer: areal: AReaL's own first fit; prefix-aware: AReaL with our packer inside.
+    model: A preset, a config.json, a folder that holds one, or a Hub id.
+    dtype: float32 or bfloat16, of parameters and activations.
+    gradient_checkpointing: Compute activations again in the backward pass.
+    optimizer_dtype: float32 or bfloat16, of AdamW's two moments and the master weights.
+    head_chunk: Parent tokens whose logits exist at once.
+    device: cpu, cuda:0 …; or a GPU to estimate for, such as h100-80, or gpu:TFLOPS:GB_PER_S:GIB.
+    memory_budget_gib: What one rank may use; 0: what the device has.
+    max_new_tokens: Rollouts end there at the latest; 0: the rows as they are.
+    caps: Caps to try, separated by commas; none: chosen from the rows.
     """
 
     source: SourceSpec = field(default_factory=lambda: SourceSpec("sample", "math-grpo"))
-    prompts_per_step: int = 0
-    samples_per_prompt: int = 0
-    dp_size: int = 1
-    tp_size: int = 1
-    ppo_n_minibatches: int = 1
-    engine: Engine = "fsdp"
-    dispatch: Dispatch = "controller"
-    max_tokens_per_mb: int = 8192
-    packer: Packer = "areal"
-    model: str = "tiny"
-    dtype: Dtype = "float32"
-    gradient_checkpointing: bool = False
-    optimizer_dtype: Dtype = "float32"
-    head_chunk: int = 1024
-    device: str = "cpu"
-    memory_budget_gib: float = 0.0
-    max_new_tokens: int = 0
-    caps: tuple[int, ...] = ()
+    prompts_per_step: Annotated[
+        _CountOrAll, _option("prompts", "batch", "--prompts", "prompts a step", _BATCH_SIZE)
+    ] = 0
+    samples_per_prompt: Annotated[
+        _CountOrAll,
+        _option("samples", "batch", "--samples", "samples a prompt", "gconfig.n_samples"),
+    ] = 0
+    dp_size: Annotated[_Count, _option("dp", "packing", "--dp", "data-parallel ranks")] = 1
+    tp_size: Annotated[_Count, _option("tp", "packing", "--tp", "tensor-parallel ranks")] = 1
+    ppo_n_minibatches: Annotated[
+        _Count,
+        _option("mb", "packing", "--ppo-n-minibatches", "ppo_n_minibatches", "ppo_n_minibatches"),
+    ] = 1
+    engine: Annotated[Engine, _option("engine", "packing", "--engine", "training engine")] = "fsdp"
+    dispatch: Annotated[
+        Dispatch, _option("dispatch", "packing", "--dispatch --mode", "dispatch")
+    ] = "controller"
+    max_tokens_per_mb: Annotated[
+        _Count, _option("cap", "packing", "--cap", "max_tokens_per_mb", _CAP)
+    ] = 8192
+    packer: Annotated[Packer, _option("packer", "packing", "--packer", "packer")] = "areal"
+    model: Annotated[_Name, _option("model", "packing", "--model", "model", "path")] = "tiny"
+    dtype: Annotated[Dtype, _option("dtype", "packing", "--dtype", "dtype", "dtype")] = "float32"
+    gradient_checkpointing: Annotated[
+        bool,
+        _option("ckpt", "step", "--gradient-checkpointing", "gradient checkpointing", _CHECKPOINT),
+    ] = False
+    optimizer_dtype: Annotated[
+        Dtype,
+        _option("optim", "step", "--optimizer-dtype", "optimizer dtype", "optimizer_dtype"),
+    ] = "float32"
+    head_chunk: Annotated[
+        _Count, _option("head", "step", "--head-chunk", "tokens of the head at once")
+    ] = 1024
+    device: Annotated[_Name, _option("device", "step", "--device", "device")] = "cpu"
+    memory_budget_gib: Annotated[_Gib, _option("mem", "step", "--memory", "memory budget, GiB")] = (
+        0.0
+    )
+    max_new_tokens: Annotated[
+        _CountOrAll, _option("new", "batch", "--max-new-tokens", "max_new_tokens", _NEW)
+    ] = 0
+    caps: Annotated[tuple[_Count, ...], _option("caps", "sweep", "--caps", "candidates")] = ()
 
     @property
     def alignment(self) -> int:
@@ -85,21 +164,22 @@ class TuningPlan:
 
     def problems(self) -> list[str]:
         """What keeps this plan from being run, one sentence each; empty where nothing does."""
-        found = [
-            f"{name} is {getattr(self, name)}; choose at least {least}."
-            for name, least in _LEAST.items()
-            if getattr(self, name) < least
-        ]
+        found = []
+        for name in options():
+            try:
+                _checked(name, getattr(self, name))
+            except PlanError as error:
+                found.append(str(error))
         if self.tp_size > 0:
             found += [
                 f"max_tokens_per_mb is {cap}; choose a multiple of {self.alignment}, "
-                f"such as {max(-(-cap // self.alignment), 1) * self.alignment}."
+                f"such as {aligned(max(cap, 1), self.alignment)}."
                 for cap in (self.max_tokens_per_mb, *self.caps)
                 if cap % self.alignment
             ]
         if self.prompts_per_step % max(self.dp_size, 1):
             found.append(
-                f"{self.prompts_per_step} prompts per step do not divide over {self.dp_size} "
+                f"{self.prompts_per_step} prompts a step do not divide over {self.dp_size} "
                 "data-parallel ranks; AReaL stops at the first step."
             )
         return found
@@ -125,34 +205,41 @@ class TuningPlan:
             raise PlanError("a plan is an object with named fields, as `plan.to_json()` writes it.")
         known: dict[str, Any] = {}
         for name, content in value.items():
-            known[str(name)] = _read_field(str(name), content)
+            if name == "source":
+                known[name] = SourceSpec.from_json(content)
+            elif name in options():
+                known[name] = _checked(name, content)
+            else:
+                names = ", ".join(["source", *options()])
+                raise PlanError(f"{name} is no field of a plan; fields are {names}.")
         return cls(**known)
 
     def to_query(self) -> dict[str, str]:
         """Short URL parameters of what differs from the defaults."""
-        plain = self.to_json()
-        if "source" in plain:
-            plain["source"] = _short_source(self.source)
-        if "caps" in plain:
-            plain["caps"] = ",".join(map(str, self.caps))
-        if "gradient_checkpointing" in plain:
-            plain["gradient_checkpointing"] = int(self.gradient_checkpointing)
-        return {_QUERY[name]: str(content) for name, content in plain.items()}
+        default = TuningPlan()
+        out = {} if self.source == default.source else {_SOURCE: _short_source(self.source)}
+        for name, option in options().items():
+            if (value := getattr(self, name)) != getattr(default, name):
+                out[option.query] = as_text(value)
+        return out
 
     @staticmethod
     def query_names() -> frozenset[str]:
         """The URL parameters that a plan may set."""
-        return frozenset(_QUERY.values())
+        return frozenset({_SOURCE, *(option.query for option in options().values())})
 
     @classmethod
     def from_query(cls, query: Mapping[str, str]) -> tuple[TuningPlan, list[str]]:
         """The plan of a link, and a sentence for each parameter that could not be used."""
         plan, refused = cls(), []
-        for name, short in _QUERY.items():
+        for name, short in {
+            "source": _SOURCE,
+            **{n: o.query for n, o in options().items()},
+        }.items():
             if short not in query:
                 continue
             try:
-                plan = replace(plan, **{name: _from_text(name, query[short])})
+                plan = replace(plan, **{name: from_text(name, query[short])})
             except (PlanError, SourceError) as error:
                 refused.append(f"The link's {short}={query[short]!r} was not used. {error}")
         return plan, refused
@@ -165,47 +252,88 @@ class TuningPlan:
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-_LEAST = {
-    "prompts_per_step": 0,
-    "samples_per_prompt": 0,
-    "dp_size": 1,
-    "tp_size": 1,
-    "ppo_n_minibatches": 1,
-    "max_tokens_per_mb": 1,
-    "head_chunk": 1,
-    "memory_budget_gib": 0,
-    "max_new_tokens": 0,
-}
+_SOURCE = "data"
 
-_QUERY = {
-    "source": "data",
-    "prompts_per_step": "prompts",
-    "samples_per_prompt": "samples",
-    "dp_size": "dp",
-    "tp_size": "tp",
-    "ppo_n_minibatches": "mb",
-    "engine": "engine",
-    "dispatch": "dispatch",
-    "max_tokens_per_mb": "cap",
-    "packer": "packer",
-    "model": "model",
-    "dtype": "dtype",
-    "gradient_checkpointing": "ckpt",
-    "optimizer_dtype": "optim",
-    "head_chunk": "head",
-    "device": "device",
-    "memory_budget_gib": "mem",
-    "max_new_tokens": "new",
-    "caps": "caps",
-}
 
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "engine": get_args(Engine),
-    "dispatch": get_args(Dispatch),
-    "packer": get_args(Packer),
-    "dtype": get_args(Dtype),
-    "optimizer_dtype": get_args(Dtype),
-}
+@cache
+def options() -> dict[str, Option]:
+    """The Option of every field but ``source``, in the order of the fields."""
+    said = dict(re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", TuningPlan.__doc__ or "", re.M))
+    return {
+        name: replace(
+            next(one for one in hint.__metadata__ if isinstance(one, Option)),
+            help=" ".join(said[name].split()),
+        )
+        for name, hint in get_type_hints(TuningPlan, include_extras=True).items()
+        if name != "source"
+    }
+
+
+@cache
+def plain_type(name: str) -> Any:
+    """What a field holds: int, float, bool, str, a Literal, or a tuple of whole numbers."""
+    return get_type_hints(TuningPlan)[name]
+
+
+def as_text(value: Any) -> str:
+    """A field's value in a link or on a command line; ``from_text`` reads it back."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def from_text(name: str, text: str) -> Any:
+    """The value of a field from a link or a command line. Raises PlanError or SourceError."""
+    if name == "source":
+        if text.startswith("sample:"):
+            return SourceSpec("sample", text.removeprefix("sample:"))
+        return SourceSpec.from_query(text)
+    kind = plain_type(name)
+    try:
+        if get_origin(kind) is tuple:
+            return _checked(name, [int(part) for part in text.split(",") if part])
+        if kind is bool:
+            return _checked(name, {"0": False, "1": True}.get(text, text))
+        return _checked(name, kind(text) if kind in (int, float) else text)
+    except (ValueError, OverflowError) as error:
+        if isinstance(error, PlanError):
+            raise
+        number = "whole numbers, separated by commas" if get_origin(kind) is tuple else "a number"
+        raise PlanError(f"{name} must be {number}.") from None
+
+
+@cache
+def _adapter(name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(get_type_hints(TuningPlan, include_extras=True)[name])
+
+
+def _checked(name: str, value: object) -> Any:
+    """``value`` where the field may hold it. Raises PlanError saying what it may be."""
+    lists = isinstance(value, list)  # JSON has no tuples
+    try:
+        return _adapter(name).validate_python(tuple(value) if lists else value, strict=True)  # type: ignore[arg-type]
+    except ValidationError:
+        pass
+    kind = plain_type(name)
+    if get_origin(kind) is Literal:
+        raise PlanError(f"{name} is {value!r}; choose one of {', '.join(get_args(kind))}.")
+    if get_origin(kind) is tuple:
+        raise PlanError(f"{name} must be a list of whole numbers.")
+    if kind is bool:
+        raise PlanError(f"{name} must be true or false.")
+    if kind is str:
+        raise PlanError(f"{name} must be a name.")
+    least = 1 if _refuses_zero(name) else 0
+    number = "a whole number" if kind is int else "a number"
+    raise PlanError(f"{name} is {value!r}; it must be {number}, at least {least}.")
+
+
+def _refuses_zero(name: str) -> bool:
+    try:
+        _adapter(name).validate_python(plain_type(name)(0))
+    except ValidationError:
+        return True
+    return False
 
 
 def _short_source(source: SourceSpec) -> str:
@@ -213,59 +341,3 @@ def _short_source(source: SourceSpec) -> str:
     if source == SourceSpec("sample", source.location):
         return f"sample:{source.location}"
     return source.to_query()
-
-
-def _from_text(name: str, text: str) -> Any:
-    if name == "source":
-        if text.startswith("sample:"):
-            return SourceSpec("sample", text.removeprefix("sample:"))
-        return SourceSpec.from_query(text)
-    if name in _CHOICES or name in ("model", "device"):
-        return _read_field(name, text)
-    try:
-        if name == "caps":
-            return _read_field(name, [int(part) for part in text.split(",")])
-        if name == "memory_budget_gib":
-            return _read_field(name, float(text))
-        number = int(text)
-    except ValueError:
-        raise PlanError(f"{name} must be a number.") from None
-    return _read_field(name, bool(number) if name == "gradient_checkpointing" else number)
-
-
-def _read_field(name: str, content: object) -> Any:
-    if name not in _QUERY:
-        raise PlanError(f"{name} is no field of a plan; fields are {', '.join(_QUERY)}.")
-    if name == "source":
-        return SourceSpec.from_json(content)
-    if name in _CHOICES:
-        if content not in _CHOICES[name]:
-            raise PlanError(f"{name} is {content!r}; choose one of {', '.join(_CHOICES[name])}.")
-        return content
-    if name in ("model", "device"):
-        if not isinstance(content, str) or not content:
-            raise PlanError(f"{name} must be a name.")
-        return content
-    if name == "gradient_checkpointing":
-        if not isinstance(content, bool):
-            raise PlanError(f"{name} must be true or false.")
-        return content
-    if name == "caps":
-        if not isinstance(content, list | tuple) or not all(map(_whole, content)):
-            raise PlanError("caps must be a list of whole numbers.")
-        return tuple(content)
-    if name == "memory_budget_gib":
-        if (
-            isinstance(content, bool)
-            or not isinstance(content, int | float)
-            or not 0 <= content < 1e6
-        ):
-            raise PlanError(f"{name} must be a number of GiB, 0 or more.")
-        return float(content)
-    if not _whole(content) or content < _LEAST[name]:  # type: ignore[operator]
-        raise PlanError(f"{name} must be a whole number, at least {_LEAST[name]}.")
-    return content
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53

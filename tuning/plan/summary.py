@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from packing import metrics
-from packing.packers.areal import RowTooLong, pack_areal
-from packing.packers.bounds import bounds
-from packing.packers.prefix_aware import pack_prefix_aware
-from packing.packing import Packing
-from tuning.plan.batch import Batch, batch_plan
+from packing.batch.refusal import BatchRefused
+from packing.batch.simulation import BatchSimulation
+from tuning.plan.batch import Batch
 from tuning.plan.picture import BatchPicture, batch_picture
-from tuning.plan.plan import TuningPlan
+from tuning.plan.plan import PACKERS, TuningPlan
 
 _BREAKS = 10
 
@@ -37,36 +32,35 @@ class Packed:
     fill: float
 
     @classmethod
-    def of(cls, packer: str, passes: Sequence[Sequence[Packing]], tokens: int) -> Packed:
-        """From the packings of each rank, by pass."""
-        every = [one for ranks in passes for one in ranks]
-        cap = every[0].max_tokens_per_mb
-        trees = sum(one.n_trees for one in every)
-        tree_tokens = sum(one.tree_tokens for one in every)
-        paid = sum(metrics.paid_tokens([one.n_trees for one in ranks], cap) for ranks in passes)
+    def of(cls, simulation: BatchSimulation) -> Packed:
         return cls(
-            packer,
-            trees,
-            tree_tokens,
-            paid,
-            metrics.tree_token_ratio(tree_tokens, tokens),
-            metrics.padded_token_ratio(paid, tokens),
-            metrics.prefix_reuse(tree_tokens, tokens),
-            metrics.fill(tree_tokens, trees, cap),
+            simulation.spec.packer,
+            simulation.n_trees,
+            simulation.tree_tokens,
+            simulation.paid_tokens,
+            simulation.tree_token_ratio,
+            simulation.padded_token_ratio,
+            simulation.prefix_reuse,
+            simulation.fill,
         )
 
 
 @dataclass(frozen=True)
 class PartingPlace:
-    """A place where rows almost share (``packing.batch.divergence``), without its text."""
+    """A place where rows almost share (``packing.batch.divergence``), without its text.
+
+    tree_tokens, paid_tokens: of one update as it is; those with ``_to`` without what parts the rows
+    """
 
     position: int
     places: int
     rows: int
     groups: int
     tokens_saved: int
-    ratio_from: float
-    ratio_to: float
+    tree_tokens: int
+    tree_tokens_to: int
+    paid_tokens: int
+    paid_tokens_to: int
 
 
 @dataclass(frozen=True)
@@ -74,10 +68,11 @@ class BatchSummary:
     """A batch and its packing at ``max_tokens_per_mb``.
 
     trie_tokens: tokens of one trie of all rows: no packer can need fewer
-    refused:     AReaL's sentence where it would stop; then nothing below is known
+    refused:     AReaL's sentence and our mend where it would stop; then nothing below is known
     packed:      AReaL's packer and ours
     bound_trees, bound_tokens: what no packer can do without, given these ranks and minibatches
     trees, dummy_trees: of one update, over all ranks (dummies counted in ``trees``)
+    flat, padded: tokens computed without trees; ``flat`` is None where AReaL refuses it
     picture:     the same update padded, flat and as trees
     breaks:      where rows almost share, the most to gain first
     """
@@ -96,72 +91,63 @@ class BatchSummary:
     bound_tokens: int = 0
     trees: int = 0
     dummy_trees: int = 0
+    flat: int | None = None
+    padded: int | None = None
     flat_error: str = ""
     picture: BatchPicture | None = None
     breaks: tuple[PartingPlace, ...] = ()
 
     @classmethod
-    def of(cls, bench: Batch, plan: TuningPlan) -> BatchSummary:
-        """Counted, never estimated; a batch that AReaL refuses is summarised with its refusal."""
+    def of(cls, batch: Batch, plan: TuningPlan, detail: bool = True) -> BatchSummary:
+        """Counted, never estimated; a batch that AReaL refuses is summarised with its refusal.
+
+        detail: with the other packer, the picture and the places where rows part
+        """
+        rows = batch.rows
         counted = cls(
-            fingerprint=bench.rows.fingerprint,
+            fingerprint=rows.fingerprint,
+            rows=len(rows),
+            groups=rows.n_groups,
+            tokens=rows.n_tokens,
+            longest=rows.longest,
+            median=float(np.median(rows.lengths)) if len(rows) else 0.0,
+            trie_tokens=batch.trie.n_tokens,
             max_tokens_per_mb=plan.max_tokens_per_mb,
-            **row_counts(bench),
         )
         try:
-            return _packed(counted, bench, plan)
-        except (ValueError, RuntimeError) as error:
-            return replace(counted, refused=refusal(error))
-
-
-def row_counts(bench: Batch) -> dict[str, Any]:
-    """What is known of the rows before they are packed, by the names of the summary's fields."""
-    rows = bench.rows
-    return {
-        "rows": len(rows),
-        "groups": rows.n_groups,
-        "tokens": rows.n_tokens,
-        "longest": rows.longest,
-        "median": float(np.median(rows.lengths)) if len(rows) else 0.0,
-        "trie_tokens": bench.trie.n_tokens,
-    }
-
-
-def refusal(error: ValueError | RuntimeError) -> str:
-    """AReaL's sentence, after the row where it is about one."""
-    return f"row {error.row}: {error}" if isinstance(error, RowTooLong) else str(error)
-
-
-def _packed(counted: BatchSummary, bench: Batch, plan: TuningPlan) -> BatchSummary:
-    cap = plan.max_tokens_per_mb
-    chain = bench.chain(batch_plan(plan))
-    members = [[rank.members for rank in one.ranks] for one in chain.ppo_update]
-    least = [bounds(bench.order, cap, fed) for ranks in members for fed in ranks]
-    tokens = chain.comparison.original_tokens
-    known = {
-        "packed": tuple(
-            Packed.of(
-                name, [[pack(bench.order, cap, m) for m in ranks] for ranks in members], tokens
-            )
-            for name, pack in (("areal", pack_areal), ("prefix-aware", pack_prefix_aware))
-        ),
-        "bound_trees": sum(one.trees for one in least),
-        "bound_tokens": sum(one.tokens for one in least),
-        "trees": plan.dp_size * sum(one.trees_per_rank for one in chain.ppo_update),
-        "dummy_trees": sum(one.dummies for one in chain.ppo_update),
-        "flat_error": chain.comparison.flat_error or "",
-        "picture": batch_picture(bench.order, chain, plan.packer),
-        "breaks": tuple(
+            simulation = batch.simulation(plan)
+            packers = PACKERS if detail else (plan.packer,)
+            packed = [batch.simulation(replace(plan, packer=packer)) for packer in packers]
+        except BatchRefused as refused:
+            return replace(counted, refused=str(refused))
+        comparison = simulation.comparison
+        counted = replace(
+            counted,
+            packed=tuple(map(Packed.of, packed)),
+            bound_trees=simulation.bounds.trees,
+            bound_tokens=simulation.bounds.tokens,
+            trees=simulation.n_trees + simulation.n_dummy_trees,
+            dummy_trees=simulation.n_dummy_trees,
+            flat=comparison.flat,
+            padded=comparison.padded,
+            flat_error=comparison.flat_error or "",
+        )
+        if not detail:
+            return counted
+        breaks = (
             PartingPlace(
                 d.position,
                 d.places,
                 d.n_rows,
                 d.n_groups,
                 d.tokens_saved,
-                d.ratio_from,
-                d.ratio_to,
+                *d.tree_tokens,
+                *d.paid_tokens,
             )
-            for d in bench.divergences(cap)[:_BREAKS]
-        ),
-    }
-    return BatchSummary(**vars(counted) | known)
+            for d in batch.divergences(plan)[:_BREAKS]
+        )
+        return replace(counted, picture=batch_picture(simulation), breaks=tuple(breaks))
+
+    def of_packer(self, packer: str) -> Packed | None:
+        """What a packer makes of the batch; None where that was not counted."""
+        return next((one for one in self.packed if one.packer == packer), None)

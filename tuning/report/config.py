@@ -2,53 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from packing.prefixes import PrefixOrder
 from tuning.doctor.doctor import ConfigError, check
 from tuning.export.evidence import evidence_of
 from tuning.export.export import Evidence, ExportError, render
 from tuning.plan.batch import Batch
-from tuning.report.escape import esc
-from tuning.report.markup import bullets, code, paragraph, section
+from tuning.plan.numbers import number
+from tuning.report.markup import below, bullets, code, paragraph, section
 from tuning.workspace.workspace import Workspace
 
 
 def config_section(workspace: Workspace) -> tuple[str, str]:
-    """The config section, and the standalone config that the doctor looks at."""
+    """The config section, and the config in it, which the doctor looks at."""
     plan, pick = workspace.plan, workspace.sweep.pick if workspace.sweep else None
     if pick is not None and pick.mode != "tree":
         text = (
-            "Leave enable_tree_training off. "
-            f"max_tokens_per_mb {pick.max_tokens_per_mb:,} is what {pick.mode} rows were timed at."
+            "Leave enable_tree_training off. max_tokens_per_mb "
+            f"{number(pick.max_tokens_per_mb)} is what {pick.mode} rows were timed at."
         )
         return section("Config", paragraph(text)), ""
-    rests_on = _evidence(workspace)
     try:
-        fragment = render(plan, rests_on, form="fragment")
-        whole = render(plan, rests_on, form="yaml")
+        text = render(plan, _evidence(workspace))
     except ExportError as error:
         return section("Config", paragraph(f"Nothing is exported: {error}")), ""
-    return section(
-        "Config", paragraph("For AReaL, to be merged into a config:"), code(fragment)
-    ), whole
+    return section("Config", paragraph("For AReaL, to be merged into a config:"), code(text)), text
 
 
 def _evidence(workspace: Workspace) -> Evidence:
-    points = [one.point for one in workspace.points]
-    batch = workspace.batch
+    batch, date = workspace.batch, workspace.made_at[:10]
     if workspace.rows is None or batch is None or batch.refused:
-        return Evidence(date=workspace.made_at[:10])
-    bench = Batch(workspace.rows, PrefixOrder.of(workspace.rows))
-    found = evidence_of(bench, workspace.plan, points, date=workspace.made_at[:10])
-    packed = next(p for p in batch.packed if p.packer == workspace.plan.packer)
-    counted = {
-        "trees": packed.trees,
-        "tree_token_ratio": packed.tree_token_ratio,
-        "padded_token_ratio": packed.padded_token_ratio,
-        "longest row": batch.longest,
-    }
-    return replace(found, packing=counted)
+        return Evidence(date=date)
+    points = [one.point for one in workspace.points]
+    counted = Batch(workspace.rows, PrefixOrder.of(workspace.rows))
+    return evidence_of(counted, workspace.plan, points, date=date)
 
 
 def doctor_section(workspace: Workspace, user_config: str, own_config: str) -> str:
@@ -61,17 +47,19 @@ def doctor_section(workspace: Workspace, user_config: str, own_config: str) -> s
         report = check(text, workspace.rows, memory_budget_gib=workspace.plan.memory_budget_gib)
     except ConfigError as error:
         return section("Doctor", paragraph(f"Looked at {what}: {error}"))
-    parts = [paragraph(f"Looked at {what}. {report.verdict}")]
-    if not report.tree_on:
-        parts.append(paragraph(report.verdict_if_on))
-    for one in report.if_turned_on:
-        where = f"line {one.line}: " if one.line else ""
-        parts.append(
-            f"<h3>{esc(one.severity)}</h3>"
-            + paragraph(where + one.problem)
-            + (paragraph(f"AReaL: “{one.says}”", "sub") if one.says else "")
-            + paragraph(f"Shows {one.when}. Mend: {one.mend}")
+    found = (
+        below(
+            one.severity,
+            paragraph((f"line {one.line}: " if one.line else "") + one.problem)
+            + paragraph(f"AReaL: “{one.says}”" if one.says else "", "sub")
+            + paragraph(f"Shows {one.when}. Mend: {one.mend}"),
         )
-    if report.not_checked:
-        parts += ["<h3>Not checked</h3>", bullets(report.not_checked)]
-    return section("Doctor", *parts)
+        for one in report.if_turned_on
+    )
+    return section(
+        "Doctor",
+        paragraph(f"Looked at {what}. {report.verdict}"),
+        paragraph("" if report.tree_on else report.verdict_if_on),
+        *found,
+        below("Not checked", bullets(report.not_checked)),
+    )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tuning.plan.commands import rows_argument
 from tuning.report import sections
-from tuning.report.svg import standalone
+from tuning.report.figures.svg_figure import standalone
 from tuning.report.tables import Table, tables_of
 from tuning.workspace.workspace import Workspace
 
@@ -29,8 +29,14 @@ def figures_of(workspace: Workspace) -> dict[str, str]:
 
 def csv_text(table: Table) -> str:
     """A table as CSV; a column of figures is followed by how each is known."""
+    known = [any(row[at].kind for row in table.rows) for at in range(len(table.columns))]
     out = io.StringIO()
-    csv.writer(out).writerows(_lines(table))
+    write = csv.writer(out).writerow
+    pairs = zip(table.columns, known, strict=True)
+    write(text for name, kind in pairs for text in [name, f"{name}, known as"][: 1 + kind])
+    for row in table.rows:
+        cells = zip(row, known, strict=True)
+        write(v for cell, kind in cells for v in [_harmless(cell.value), cell.kind][: 1 + kind])
     return out.getvalue()
 
 
@@ -53,19 +59,18 @@ def write_tables(workspace: Workspace, folder: Path) -> list[Path]:
 
 def zipped(workspace: Workspace) -> bytes:
     """All figures and tables in one zip."""
-    files = _figure_files(workspace) | _table_files(workspace)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, content in files.items():
+        for name, content in (_figure_files(workspace) | _table_files(workspace)).items():
             file.writestr(name, content)
     return out.getvalue()
 
 
 def _figure_files(workspace: Workspace) -> dict[str, bytes]:
-    files: dict[str, bytes] = {}
-    for name, svg in figures_of(workspace).items():
-        files |= {f"{name}.svg": svg.encode(), f"{name}.png": png_of(svg)}
-    return files
+    drawn = figures_of(workspace).items()
+    return {f"{name}.svg": svg.encode() for name, svg in drawn} | {
+        f"{name}.png": png_of(svg) for name, svg in drawn
+    }
 
 
 def _table_files(workspace: Workspace) -> dict[str, bytes]:
@@ -74,26 +79,9 @@ def _table_files(workspace: Workspace) -> dict[str, bytes]:
 
 def _written(folder: Path, files: dict[str, bytes]) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
-    paths = []
     for name, content in files.items():
-        path = folder / name
-        path.write_bytes(content)
-        paths.append(path)
-    return paths
-
-
-def _lines(table: Table) -> list[list[str | int | float | None]]:
-    with_kind = [any(row[at].kind for row in table.rows) for at in range(len(table.columns))]
-    head: list[str | int | float | None] = []
-    for name, kind in zip(table.columns, with_kind, strict=True):
-        head += [name, f"{name}, known as"] if kind else [name]
-    out = [head]
-    for row in table.rows:
-        line: list[str | int | float | None] = []
-        for cell, kind in zip(row, with_kind, strict=True):
-            line += [_harmless(cell.value), cell.kind] if kind else [_harmless(cell.value)]
-        out.append(line)
-    return out
+        (folder / name).write_bytes(content)
+    return [folder / name for name in files]
 
 
 def _harmless(value: str | int | float | None) -> str | int | float | None:

@@ -9,8 +9,9 @@ from tuning.report.tables import Cell, Table
 
 
 def paragraph(text: str, css: str = "") -> str:
+    """Nothing at all where there is no text."""
     name = f' class="{css}"' if css else ""
-    return f"<p{name}>{esc(text)}</p>"
+    return f"<p{name}>{esc(text)}</p>" if text else ""
 
 
 def bullets(items: Iterable[str]) -> str:
@@ -24,8 +25,13 @@ def code(text: str) -> str:
 
 def section(title: str, *parts: str) -> str:
     """Nothing at all where no part holds anything."""
-    inside = "".join(part for part in parts if part)
+    inside = "".join(parts)
     return f"<section><h2>{esc(title)}</h2>{inside}</section>" if inside else ""
+
+
+def below(title: str, inside: str) -> str:
+    """A part of a section with a heading of its own, where it holds anything."""
+    return f"<h3>{esc(title)}</h3>{inside}" if inside else ""
 
 
 def table(made: Table) -> str:

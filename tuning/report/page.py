@@ -6,9 +6,11 @@ from pathlib import Path
 from string import Template
 
 from tuning.plan.commands import rows_argument
+from tuning.plan.numbers import moment
 from tuning.report import sections, texts
 from tuning.report.config import config_section, doctor_section
 from tuning.report.escape import esc
+from tuning.report.figures.svg_figure import STYLE, variables
 from tuning.workspace.workspace import Workspace
 
 _TEMPLATE = Path(__file__).with_name("template.html")
@@ -39,7 +41,7 @@ def render_report(workspace: Workspace, user_config: str = "", with_text: bool =
         doctor_section(workspace, user_config, whole),
         sections.reproduce(workspace),
     ]
-    subtitle = f"Espalier · {workspace.made_at} · plan {workspace.plan.key}"
+    subtitle = f"Espalier · {moment(workspace.made_at)} · plan {workspace.plan.key}"
     if workspace.fingerprint:
         subtitle += f" · rows {workspace.fingerprint}"
     return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
@@ -47,4 +49,7 @@ def render_report(workspace: Workspace, user_config: str = "", with_text: bool =
         tags="".join(f' <span class="tag">{esc(tag)}</span>' for tag in workspace.tags),
         subtitle=esc(subtitle),
         body="\n".join(part for part in body if part),
+        light=variables(dark=False),
+        dark=variables(dark=True),
+        charts=STYLE,
     )

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from tuning.plan.commands import command_line, rows_argument
+from tuning.plan.commands import PROGRAM, command_line, rows_argument
+from tuning.plan.numbers import gib, many, moment, number, percent, seconds
 from tuning.report import tables
-from tuning.report.chart import sweep_svg
-from tuning.report.markup import bullets, code, paragraph, section, strip, table
-from tuning.report.picture import before_after_svg
-from tuning.report.steps import MODES, candidates, seconds, step_of
+from tuning.report.figures.before_after import before_after_chart
+from tuning.report.figures.svg_figure import svg_figure
+from tuning.report.figures.sweep import sweep_chart
+from tuning.report.markup import below, bullets, code, paragraph, section, strip, table
+from tuning.report.steps import MODES, candidates, speedup, step_of, step_text
 from tuning.report.tables import Cell
+from tuning.sweep.result import SweepResult
 from tuning.workspace.workspace import Workspace
 
+_CAP = "max_tokens_per_mb"
+_MARKS = (
+    "Filled dots are measured, hollow ones estimated, each with its spread; lines join only caps "
+    "between which the trees stay as many."
+)
 _TAGS = {
     "synthetic": "These rows are synthetic: a seeded program of Espalier wrote them, no model did.",
     "simulated": "Samples of these prompts are simulated: their lengths are drawn, their tokens "
@@ -24,20 +32,18 @@ def key_figures(workspace: Workspace) -> str:
     items = [("max_tokens_per_mb", Cell(cap))]
     if batch is not None:
         items += [("rows", Cell(batch.rows, "exact")), ("tokens", Cell(batch.tokens, "exact"))]
-    if batch is not None and batch.picture is not None:
-        tree = batch.picture.panels[-1]
-        held = tree.first + tree.again
-        total = max(batch.picture.original_tokens, 1)
+    packed = batch.of_packer(workspace.plan.packer) if batch else None
+    if packed is not None:
         items += [
-            ("trees, all ranks", Cell(batch.trees, "exact")),
-            ("tree_token_ratio", Cell(held / total, "exact", ".4f")),
-            ("paid ratio", Cell(tree.tokens / total, "exact", ".4f")),
+            ("trees", Cell(packed.trees, "exact")),
+            ("tree_token_ratio", Cell(packed.tree_token_ratio, "exact", ".4f")),
+            ("paid ÷ original", Cell(packed.padded_token_ratio, "exact", ".4f")),
         ]
     step, flat = step_of(workspace, "tree"), step_of(workspace, "flat")
-    items.append(("step", Cell(seconds(step.seconds), step.kind) if step else Cell("not measured")))
+    known = Cell(seconds(step.step_s), step.step_kind or "") if step else Cell("not measured")
+    items.append(("step", known))
     if step and flat:
-        both = "measured" if step.kind == flat.kind == "measured" else "estimated"
-        items.append(("as fast as flat ×", Cell(flat.seconds / step.seconds, both, ".2f")))
+        items.append(("as fast as flat ×", Cell(*speedup(step, flat), ".2f")))
     return strip(items)
 
 
@@ -47,8 +53,8 @@ def question(workspace: Workspace) -> str:
     where = f" on {machine}" if machine else ""
     batch = (
         f"{plan.prompts_per_step or 'all'} prompts × {plan.samples_per_prompt or 'all'} samples, "
-        f"{plan.dp_size} data-parallel rank{'s' if plan.dp_size > 1 else ''}, "
-        f"{plan.ppo_n_minibatches} PPO minibatch{'es' if plan.ppo_n_minibatches > 1 else ''}"
+        f"{many(plan.dp_size, 'data-parallel rank')}, "
+        + many(plan.ppo_n_minibatches, "PPO minibatch", "PPO minibatches")
     )
     return section(
         "The question",
@@ -70,97 +76,83 @@ def question(workspace: Workspace) -> str:
 
 
 def verdict(workspace: Workspace) -> str:
-    sweep = workspace.sweep
-    pick = sweep.pick if sweep else None
+    sweep, cap = workspace.sweep, number(workspace.plan.max_tokens_per_mb)
+    pick, other = sweep.pick if sweep else None, ""
     if sweep is None:
-        return paragraph(
-            "No sweep was run, so nothing is picked: the figures are those of max_tokens_per_mb "
-            f"{workspace.plan.max_tokens_per_mb:,}.",
-            "verdict against",
-        )
-    if pick is None:
-        return paragraph("Nothing is picked: no candidate has a time.", "verdict against")
-    if pick.mode != "tree":
-        return paragraph(pick.reason, "verdict against")
-    cap = workspace.plan.max_tokens_per_mb
-    other = (
-        f"The sweep's pick is not what the plan has: counted figures and the config below are of "
-        f"max_tokens_per_mb {cap:,}."
-        if cap != pick.max_tokens_per_mb
-        else ""
-    )
-    return paragraph(pick.reason, "verdict") + (paragraph(other) if other else "")
+        said = f"No sweep was run, so nothing is picked: the figures are those of {_CAP} {cap}."
+    elif pick is None:
+        said = "Nothing is picked: no candidate has a time."
+    else:
+        said = pick.reason
+        if pick.mode == "tree" and pick.max_tokens_per_mb != workspace.plan.max_tokens_per_mb:
+            other = "The sweep's pick is not what the plan has: counted figures and the config "
+            other += f"below are of {_CAP} {cap}."
+    css = "verdict" if pick is not None and pick.mode == "tree" else "verdict against"
+    return paragraph(said, css) + paragraph(other)
 
 
 def the_pick(workspace: Workspace) -> str:
-    sweep = workspace.sweep
-    parts = []
-    if sweep is not None:
-        if not sweep.finished:
-            parts.append(paragraph("The sweep was stopped before its end."))
-        if sweep.pick is not None and sweep.pick.runner_up:
-            parts.append(paragraph(sweep.pick.runner_up))
-        parts.append(paragraph(_how_sure(workspace)))
-    parts.append(sweep_figure(workspace))
-    if parts[-1]:
-        note = "Filled dots are measured, hollow ones estimated"
-        note += "; the band is the cost model's own error." if sweep else "."
-        parts.append(paragraph(note, "sub"))
-    parts.append(table(tables.candidates_table(workspace)))
-    if sweep is not None:
-        parts.append(bullets(sweep.notes))
-        if sweep.pick is not None and sweep.pick.advice:
-            parts += ["<h3>What would help more than the cap</h3>", bullets(sweep.pick.advice)]
-    return section("The pick, and why", *parts)
+    sweep, figure = workspace.sweep, sweep_figure(workspace)
+    pick = sweep.pick if sweep else None
+    stopped = sweep is not None and not sweep.finished
+    return section(
+        "The pick, and why",
+        paragraph("The sweep was stopped before its end." if stopped else ""),
+        paragraph(pick.runner_up if pick else ""),
+        paragraph(_how_sure(sweep) if sweep else ""),
+        figure,
+        paragraph(_MARKS if figure else "", "sub"),
+        table(tables.candidates_table(workspace)),
+        bullets(sweep.notes if sweep else ()),
+        below("What would help more than the cap", bullets(pick.advice if pick else ())),
+    )
 
 
 def sweep_figure(workspace: Workspace) -> str:
     """The main chart as SVG; nothing where no cap is known."""
-    curve, sweep = candidates(workspace), workspace.sweep
-    if sweep is None:
-        return sweep_svg(curve, {}, None)
-    return sweep_svg(curve, sweep.baselines, sweep.pick, sweep.longest_row, sweep.budget_bytes)
+    curve, plan = candidates(workspace), workspace.plan
+    without = SweepResult(curve, {}, None, None, plan.model, "", 0, 0)
+    chart = sweep_chart(workspace.sweep or without, plan.packer, plan.max_tokens_per_mb)
+    return svg_figure(chart) if chart else ""
 
 
-def _how_sure(workspace: Workspace) -> str:
-    assert workspace.sweep is not None
-    points = workspace.sweep.points
-    measured = sum(p.step_kind == "measured" for p in points)
-    error = workspace.sweep.holdout_error
-    text = f"{measured} of {len(points)} candidates were timed as whole steps."
-    if error is not None:
-        text += (
-            " The others are estimated by the cost model; on measured points left out of its fit "
-            f"its median error is {error:.1%}."
+def _how_sure(sweep: SweepResult) -> str:
+    measured = sum(p.step_kind == "measured" for p in sweep.points)
+    candidates_of = many(len(sweep.points), "candidate")
+    text = f"{number(measured)} of {candidates_of} were timed as whole steps."
+    if sweep.holdout_error is not None:
+        return (
+            f"{text} The others are estimated by the cost model; on measured points left out of "
+            f"its fit its median error is {percent(sweep.holdout_error)}."
         )
-    elif measured < len(points):
-        text += " The cost model's error is not known: too few steps were measured."
-    return text
+    unknown = " The cost model's error is not known: too few steps were measured."
+    return text + (unknown if measured < len(sweep.points) else "")
 
 
 def data(workspace: Workspace) -> str:
-    notes = workspace.provenance.notes if workspace.provenance else ()
-    parts = [paragraph(_TAGS[tag]) for tag in workspace.tags if tag in _TAGS]
-    parts += [table(tables.data_table(workspace)), bullets(notes)]
-    if workspace.batch is not None and workspace.batch.refused:
-        parts.append(paragraph(f"AReaL refuses this batch: {workspace.batch.refused}"))
-    parts.append(table(tables.packing_table(workspace)))
-    return section("The data, and what trees make of it", *parts)
+    refused = workspace.batch.refused if workspace.batch else ""
+    return section(
+        "The data, and what trees make of it",
+        *(paragraph(_TAGS[tag]) for tag in workspace.tags if tag in _TAGS),
+        table(tables.data_table(workspace)),
+        bullets(workspace.provenance.notes if workspace.provenance else ()),
+        paragraph(f"AReaL refuses this batch: {refused}" if refused else ""),
+        table(tables.packing_table(workspace)),
+    )
 
 
 def before_after(workspace: Workspace) -> str:
-    batch = workspace.batch
-    if batch is None or batch.picture is None:
-        return ""
-    return section(
+    figure = before_after_figure(workspace)
+    refused = workspace.batch.flat_error if workspace.batch else ""
+    return figure and section(
         "Before and after",
         paragraph(
             "The same update of the model three ways, to scale: a line is what one row, one "
             "micro-batch or one tree runs through the model, so equal areas are equal work."
         ),
-        before_after_figure(workspace),
+        figure,
         table(tables.modes_table(workspace)),
-        paragraph(f"AReaL refuses flat packing: {batch.flat_error}") if batch.flat_error else "",
+        paragraph(f"AReaL refuses flat packing: {refused}" if refused else ""),
     )
 
 
@@ -170,29 +162,27 @@ def before_after_figure(workspace: Workspace) -> str:
     if batch is None or batch.picture is None:
         return ""
     cap = batch.max_tokens_per_mb
-    steps = {m: one.text(cap) for m in MODES if (one := step_of(workspace, m)) is not None}
-    return before_after_svg(batch.picture, steps)
+    steps = {m: step_text(one, cap) for m in MODES if (one := step_of(workspace, m))}
+    return svg_figure(before_after_chart(batch.picture, steps))
 
 
 def memory(workspace: Workspace) -> str:
     sweep = workspace.sweep
     if sweep is None:
         return ""
-    known = [p for p in sweep.points if p.memory_bytes]
-    budget = f"{sweep.budget_bytes / 2**30:.2f} GiB" if sweep.budget_bytes else "not known"
-    parts = [f"A step may use: {budget}."]
-    if known:
-        low, high = (f(known, key=lambda p: p.memory_bytes or 0) for f in (min, max))
-        parts += [
-            f"max_tokens_per_mb {p.max_tokens_per_mb:,} needs {(p.memory_bytes or 0) / 2**30:.2f} "
-            f"GiB ({p.memory_kind})."
-            for p in ([low, high] if low is not high else [low])
-        ]
-    refused = [p.max_tokens_per_mb for p in sweep.points if p.fits is False and not p.refused]
-    if refused:
-        parts.append(f"Does not fit: {', '.join(f'{cap:,}' for cap in refused)}.")
-    note = paragraph(f"Memory is {sweep.memory_note}.") if sweep.memory_note else ""
-    return section("Memory", bullets(parts), note)
+    known = sorted((p for p in sweep.points if p.memory_bytes), key=lambda p: p.memory_bytes or 0)
+    ends = known if len(known) < 2 else (known[0], known[-1])
+    large = [p.max_tokens_per_mb for p in sweep.points if p.fits is False and not p.refused]
+    parts = [
+        f"A step may use: {gib(sweep.budget_bytes) if sweep.budget_bytes else 'not known'}.",
+        *(
+            f"{_CAP} {number(p.max_tokens_per_mb)} needs {gib(p.memory_bytes)} ({p.memory_kind})."
+            for p in ends
+        ),
+        *([f"Does not fit: {', '.join(map(number, large))}."] if large else []),
+    ]
+    note = f"Memory is {sweep.memory_note}." if sweep.memory_note else ""
+    return section("Memory", bullets(parts), paragraph(note))
 
 
 def breaks(workspace: Workspace, text: str = "") -> str:
@@ -201,8 +191,8 @@ def breaks(workspace: Workspace, text: str = "") -> str:
     if not found.rows:
         return ""
     said = paragraph(
-        "Rows part at these places although the same tokens follow. The ratios are those of "
-        "AReaL's packer at this cap, rows in file order: as it is, and if they did not part."
+        "Rows part at these places although the same tokens follow. Tokens in "
+        "trees and paid tokens are of one update of this plan: as it is, and if they did not part."
     )
     return section("Where sharing breaks", said, table(found), text)
 
@@ -214,7 +204,7 @@ def evidence(workspace: Workspace) -> str:
         "Evidence",
         "" if made.rows else paragraph("No step was measured for these rows."),
         table(made),
-        paragraph(f"Counted figures: {workspace.made_at}, {counted}.") if counted else "",
+        paragraph(f"Counted figures: {moment(workspace.made_at)}, {counted}.") if counted else "",
     )
 
 
@@ -222,7 +212,7 @@ def reproduce(workspace: Workspace) -> str:
     plan = workspace.plan
     lines = [command_line(name, plan) for name in ("rows", "pack", "chain", "sweep")]
     runs = sorted({one.run for one in workspace.points})
-    lines += [f"python -m tuning report {run} -o report.html" for run in runs[:3]]
+    lines += [f"{PROGRAM} report {run} -o report.html" for run in runs[:3]]
     return section(
         "How to reproduce",
         paragraph(

@@ -2,82 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from tuning.jobs.points import Point
+from tuning.jobs.points import Point, answers
+from tuning.plan.numbers import number, seconds
 from tuning.plan.plan import Layout
 from tuning.sweep.result import Candidate, timed
-from tuning.workspace.workspace import Workspace, answers
+from tuning.workspace.workspace import Workspace
 
 MODES: tuple[Layout, ...] = ("padded", "flat", "tree")
-
-
-@dataclass(frozen=True)
-class ReportStep:
-    """Seconds of one step with its spread or band; cap: the ``max_tokens_per_mb`` it was run at."""
-
-    seconds: float
-    kind: str
-    cap: int
-    low: float | None = None
-    high: float | None = None
-
-    def text(self, at_cap: int) -> str:
-        """``1.82 s measured``, and at which cap where that is not ``at_cap``."""
-        where = "" if self.cap == at_cap else f" at {self.cap:,}"
-        return f"{seconds(self.seconds)} {self.kind}{where}"
-
-
-def seconds(value: float) -> str:
-    """Three significant figures, in milliseconds below a tenth of a second."""
-    if value < 0.1:
-        return f"{value * 1000:.3g} ms"
-    return f"{value:,.2f} s" if value < 100 else f"{value:,.0f} s"
 
 
 def candidates(workspace: Workspace) -> tuple[Candidate, ...]:
     """The sweep's candidates; without a sweep, the newest measured tree point of each cap."""
     if workspace.sweep is not None:
         return workspace.sweep.points
-    found: dict[int, Candidate] = {}
-    for one in _own_points(workspace, "tree"):
-        cap = one.question.max_tokens_per_mb
-        if cap not in found:
-            found[cap] = timed(_counted(one), one, False, None)
+    # The newest comes first: of one cap the last one written here is the newest.
+    found = {one.max_tokens_per_mb: one for one in reversed(_own_steps(workspace, "tree"))}
     return tuple(found[cap] for cap in sorted(found))
 
 
-def step_of(workspace: Workspace, mode: Layout) -> ReportStep | None:
-    """The time of a step of the plan in a mode, or None where there is none.
+def step_of(workspace: Workspace, mode: Layout) -> Candidate | None:
+    """The step of the plan in a mode, with its time; None where it has none.
 
     From the sweep, or the newest point; a whole measured step goes before an estimated one.
     """
-    cap = workspace.plan.max_tokens_per_mb
-    if workspace.sweep is not None:
-        if mode == "tree":
-            points = workspace.sweep.points
-            found = next((p for p in points if p.max_tokens_per_mb == cap), None)
-        else:
-            found = workspace.sweep.baselines.get(mode)
-        if found is None or found.step_s is None or found.step_kind is None:
-            return None
-        return ReportStep(
-            found.step_s, found.step_kind, found.max_tokens_per_mb, found.low_s, found.high_s
-        )
-    known = [p for p in _own_points(workspace, mode) if p.step_s]
-    known = [p for p in known if p.question.max_tokens_per_mb == cap]
-    known.sort(key=lambda p: p.outcome != "measured")
-    if not known:
-        return None
-    one = known[0]
-    return ReportStep(one.step_s or 0.0, one.outcome, cap, one.p20_s, one.p80_s)
+    cap, sweep = workspace.plan.max_tokens_per_mb, workspace.sweep
+    if sweep is not None and mode != "tree":
+        known = [one for one in [sweep.baselines.get(mode)] if one]  # whatever their cap
+    else:
+        steps = sweep.points if sweep is not None else _own_steps(workspace, mode)
+        known = [one for one in steps if one.max_tokens_per_mb == cap]
+    have = [one for one in known if one.step_s]
+    return min(have, key=lambda one: one.step_kind != "measured", default=None)
 
 
-def _own_points(workspace: Workspace, mode: Layout) -> list[Point]:
+def step_text(step: Candidate, at_cap: int) -> str:
+    """``1.82 s measured``, and at which cap where that is not ``at_cap``."""
+    cap = step.max_tokens_per_mb
+    return f"{seconds(step.step_s)} {step.step_kind}" + f" at {number(cap)}" * (cap != at_cap)
+
+
+def speedup(step: Candidate | None, flat: Candidate | None) -> tuple[float | None, str]:
+    """How many times as fast as flat, and how that is known."""
+    if not (step and flat and step.step_s and flat.step_s):
+        return None, ""
+    measured = step.step_kind == flat.step_kind == "measured"
+    return flat.step_s / step.step_s, "measured" if measured else "estimated"
+
+
+def _own_steps(workspace: Workspace, mode: Layout) -> list[Candidate]:
     """Points of the plan at any cap, newest first, of the machine that measured last."""
     mine = [one.point for one in workspace.points if answers(one.point, workspace.plan, mode)]
-    machine = next((p.question.machine for p in mine), None)
-    return [p for p in mine if p.question.machine == machine]
+    same = [p for p in mine if p.question.machine == mine[0].question.machine]
+    return [timed(_counted(point), point, False, None) for point in same]
 
 
 def _counted(point: Point) -> Candidate:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuning.jobs.points import Point
 from tuning.plan.commands import rows_argument
-from tuning.report.steps import MODES, candidates, step_of
+from tuning.plan.numbers import gib, moment, number, rounded
+from tuning.report.steps import MODES, candidates, speedup, step_of
 from tuning.sweep.result import Candidate
 from tuning.workspace.workspace import Workspace
 
@@ -25,11 +25,11 @@ class Cell:
 
     @property
     def text(self) -> str:
-        if self.value is None:
-            return "–"
         if isinstance(self.value, str):
             return self.value
-        return format(self.value, self.form or (",d" if isinstance(self.value, int) else ",.4g"))
+        if self.form or isinstance(self.value, int):
+            return number(self.value, self.form or ",d")
+        return rounded(self.value, 4)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,6 @@ def candidates_table(workspace: Workspace) -> Table:
 
 
 def _candidate_row(one: Candidate) -> tuple[Cell, ...]:
-    kind = one.step_kind or ""
     remark = one.message
     if one.refused:
         remark = f"AReaL refuses it: {one.message}"
@@ -135,19 +134,22 @@ def _candidate_row(one: Candidate) -> tuple[Cell, ...]:
         remark = f"does not fit{': ' + one.message if one.message else ''}"
     elif one.known_from:
         remark = f"from the history, {one.known_from}"
-    counted = one.n_trees > 0
+    kind, ratio = one.step_kind or "", one.tree_token_ratio if one.n_trees else None
     return (
         Cell(one.max_tokens_per_mb),
-        Cell(one.n_trees or None, "exact" if counted else ""),
-        Cell(one.tree_token_ratio if counted else None, "exact" if counted else "", ".4f"),
-        Cell(one.padded_token_ratio, "exact" if one.padded_token_ratio else "", ".4f"),
-        Cell(one.step_s, kind, ",.4g"),
-        Cell(one.low_s, "" if one.low_s is None else kind, ",.4g"),
-        Cell(one.high_s, "" if one.high_s is None else kind, ",.4g"),
-        Cell(one.tokens_per_s, kind if one.tokens_per_s else "", ",.0f"),
-        Cell(_gib(one.memory_bytes), one.memory_kind or "", ",.2f"),
+        _known(one.n_trees or None, "exact"),
+        _known(ratio, "exact", ".4f"),
+        _known(one.padded_token_ratio, "exact", ".4f"),
+        *(_known(value, kind) for value in (one.step_s, one.low_s, one.high_s)),
+        _known(one.tokens_per_s, kind, ",.0f"),
+        _known(_gib(one.memory_bytes), one.memory_kind or "", ",.2f"),
         Cell(remark),
     )
+
+
+def _known(value: float | None, kind: str, form: str = "") -> Cell:
+    """A figure; where there is none, nothing is known of it."""
+    return Cell(value, kind if value is not None else "", form)
 
 
 def modes_table(workspace: Workspace) -> Table:
@@ -163,41 +165,29 @@ def modes_table(workspace: Workspace) -> Table:
         panel, step = panels.get(mode), step_of(workspace, mode)
         if panel is None and step is None:
             continue
-        counted: list[Cell] = [Cell(None)] * 6
+        counted = [Cell(None)] * 6
         if panel is not None and picture is not None:
-            ratio = panel.tokens / max(picture.original_tokens, 1)
-            counted = [
-                Cell(panel.lines, "exact"),
-                Cell(panel.tokens, "exact"),
-                Cell(ratio, "exact", ".3f"),
-                Cell(panel.first, "exact"),
-                Cell(panel.again, "exact"),
-                Cell(panel.padding, "exact"),
-            ]
-        times = None
-        kind = ""
-        if step and flat:
-            times = flat.seconds / step.seconds
-            kind = "measured" if step.kind == flat.kind == "measured" else "estimated"
-        seconds = Cell(step.seconds, step.kind, ",.4g") if step else Cell("not measured")
-        rows.append((Cell(_NAMES[mode]), *counted, seconds, Cell(times, kind, ".2f")))
+            share = panel.tokens / max(picture.original_tokens, 1)
+            parts = (panel.first, panel.again, panel.padding)
+            figures = (panel.lines, panel.tokens, share, *parts)
+            counted = [Cell(v, "exact", ".3f" if v is share else "") for v in figures]
+        time = Cell(step.step_s, step.step_kind or "") if step else Cell("not measured")
+        times = Cell(*speedup(step, flat), ".2f")
+        rows.append((Cell(_NAMES[mode]), *counted, time, times))
     return Table("before_and_after", columns, tuple(rows))
 
 
 def breaks_table(workspace: Workspace) -> Table:
     columns = (
         "after tokens", "places", "rows", "prompt groups", "tokens lost in one trie",
-        "tree_token_ratio", "without the break",
+        "tokens in trees", "without the break", "paid tokens", "paid without the break",
+    )  # fmt: skip
+    fields = (
+        "position", "places", "rows", "groups", "tokens_saved", "tree_tokens", "tree_tokens_to",
+        "paid_tokens", "paid_tokens_to",
     )  # fmt: skip
     found = workspace.batch.breaks if workspace.batch else ()
-    rows = [
-        (
-            *(Cell(v, "exact") for v in (b.position, b.places, b.rows, b.groups, b.tokens_saved)),
-            Cell(b.ratio_from, "exact", ".4f"),
-            Cell(b.ratio_to, "exact", ".4f"),
-        )
-        for b in found
-    ]
+    rows = [tuple(Cell(getattr(place, name), "exact") for name in fields) for place in found]
     return Table("breaks", columns, tuple(rows))
 
 
@@ -211,22 +201,19 @@ def evidence_table(workspace: Workspace) -> Table:
 
 
 def _point_row(point: Point) -> tuple[Cell, ...]:
-    kind = point.outcome if point.step_s else ""
     remarks = [*([point.message] if point.message else []), *point.notes]
-    remarks += [f"{name} {_gib(size):,.2f} GiB" for name, size in point.memory_parts.items()]
-    spread: Sequence[float | None] = (point.p20_s, point.p80_s)
+    remarks += [f"{name} {gib(size)}" for name, size in point.memory_parts.items()]
     return (
         Cell(point.question.mode),
         Cell(point.question.max_tokens_per_mb),
         Cell(point.outcome),
-        Cell(point.step_s, kind, ",.4g"),
-        *(Cell(value, "" if value is None else kind, ",.4g") for value in spread),
+        *(_known(value, point.outcome) for value in (point.step_s, point.p20_s, point.p80_s)),
         Cell(point.repeats or None),
-        Cell(_gib(point.memory_bytes), "measured" if point.memory_bytes else "", ",.2f"),
+        _known(_gib(point.memory_bytes), "measured", ",.2f"),
         Cell(point.memory_kind),
         Cell(point.question.machine),
         Cell(", ".join(f"{name} {version}" for name, version in point.versions.items())),
-        Cell(point.measured_at.replace("T", " ").replace("+00:00", " UTC")),
+        Cell(moment(point.measured_at, "%Y-%m-%d %H:%M:%S")),
         Cell("; ".join(remarks)),
     )
 

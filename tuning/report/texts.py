@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from packing.batch.divergence import Divergence, find_divergences
+from packing.batch.divergence import Divergence
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
+from tuning.plan.batch import Batch
+from tuning.plan.numbers import many
 from tuning.report.escape import esc
 from tuning.report.markup import paragraph, section
 from tuning.workspace.workspace import Workspace
@@ -20,8 +22,8 @@ def breaks_text(workspace: Workspace) -> str:
     """What stands before, at and after the places where rows almost share."""
     if workspace.rows is None:
         return ""
-    order, cap = PrefixOrder.of(workspace.rows), workspace.plan.max_tokens_per_mb
-    found = find_divergences(workspace.rows, order, cap)[:_BREAKS_SHOWN]
+    batch = Batch(workspace.rows, PrefixOrder.of(workspace.rows))
+    found = batch.divergences(workspace.plan)[:_BREAKS_SHOWN]
     return "".join(_break(workspace.rows, one) for one in found)
 
 
@@ -31,12 +33,12 @@ def samples(workspace: Workspace) -> str:
     if rows is None or not len(rows):
         return ""
     parts = []
-    for number in range(min(_SAMPLES, len(rows))):
-        ids = rows[number].tolist()
+    for nth in range(min(_SAMPLES, len(rows))):
+        ids = rows[nth].tolist()
         text = rows.text(ids)
         if len(text) > 2 * _TEXT:
             text = f"{text[:_TEXT]} … {text[-_TEXT:]}"
-        title = f"Row {number}, {len(ids):,} tokens"
+        title = f"Row {nth}, {many(len(ids), 'token')}"
         parts.append(f'<h3>{title}</h3><p><span class="piece">{esc(text)}</span></p>')
     return section(
         "Samples of the text",
@@ -51,7 +53,7 @@ def _break(rows: Rows, one: Divergence) -> str:
         for piece in one.pieces
     )
     return (
-        f"<h3>After {one.position:,} tokens</h3>"
+        f"<h3>After {many(one.position, 'token')}</h3>"
         f'<p>… <span class="piece">{esc(_shown(rows, one.before))}</span> then one of</p>'
         f"<ul>{pieces}</ul>"
         f'<p>and in all of them <span class="piece">{esc(_shown(rows, one.after))}</span> …</p>'

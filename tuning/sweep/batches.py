@@ -19,7 +19,8 @@ from packing.batch.dispatch import batches
 from packing.packers.areal import RowTooLong
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
-from tuning.plan.batch import Batch, batch_plan, batch_rows
+from packing.spec import aligned
+from tuning.plan.batch import Batch, batch_rows
 from tuning.plan.plan import TuningPlan
 from tuning.sweep.candidates import counted
 from tuning.sweep.costmodel import CostModel
@@ -93,8 +94,8 @@ class OtherBatches:
                 message = f"batch {number} of {self.total}: {one.message}"
                 return Candidate(cap, fits=False, refused=True, message=message)
         paid = [one.padded_token_ratio or 0.0 for one in all_of_them]
-        ratios = [one.tree_token_ratio for one in all_of_them]
-        trees = [one.n_trees for one in all_of_them]
+        ratios = [one.tree_token_ratio or 0.0 for one in all_of_them]
+        trees = [one.n_trees or 0 for one in all_of_them]
         return replace(
             measured,
             mean_n_trees=float(np.mean(trees)),
@@ -111,8 +112,7 @@ class OtherBatches:
 
         found = []
         for bench in self.benches:
-            chain = bench.chain(batch_plan(self.plan, cap))
-            share = share_of(bench.rows, bench.order, chain, "tree", self.plan.packer)
+            share = share_of(bench.rows, bench.simulation(self.plan, cap), "tree")
             found.append(share.features)
         return tuple(found)
 
@@ -174,5 +174,7 @@ def too_long(cap: int, longest_row: int) -> Candidate | None:
     """The refusal of a cap below the longest row of all the data; None where it holds that row."""
     if cap >= longest_row:
         return None
-    message = str(RowTooLong(0, longest_row, cap))
-    return Candidate(cap, fits=False, refused=True, message=f"in another batch: {message}")
+    words = str(RowTooLong(0, longest_row, cap))
+    mend = f"Choose {aligned(longest_row):,} or more"
+    message = f"in another batch AReaL stops: “{words}” {mend}."
+    return Candidate(cap, fits=False, refused=True, message=message)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 
-from packing.packers.areal import RowTooLong
-from tuning.plan.batch import Batch, aligned, batch_plan
+from packing.batch.refusal import BatchRefused
+from packing.spec import aligned
+from tuning.plan.batch import Batch
 from tuning.plan.plan import TuningPlan
 from tuning.sweep.result import Candidate
 
@@ -25,13 +27,15 @@ def candidate_caps(
     is taken, for between two counts of trees the smallest cap pays the least.
     longest_row: of all the data, where the batch is a part of it
     most:        the largest that fits into memory, where that is known
-    Raises RowTooLong or the like, in AReaL's words, where no cap can work.
+    Raises BatchRefused where no cap can work.
     """
     if plan.caps:
         return sorted(set(plan.caps))
     step = plan.alignment
-    low = aligned(max(bench.smallest_cap, longest_row, 1), step)
-    high = max(aligned(_largest_tree(bench, plan, max(bench.trie.n_tokens, low)), step), low)
+    low = aligned(max(bench.rows.longest, longest_row, 1), step)
+    high = max(
+        aligned(_largest_tree(bench, plan, aligned(max(bench.trie.n_tokens, low), step)), step), low
+    )
     if most is not None:
         high = max(min(high, most // step * step), low)
     elif high - low < LEAST_CANDIDATES * step:
@@ -56,37 +60,24 @@ def candidate_caps(
 def counted(bench: Batch, plan: TuningPlan, cap: int) -> Candidate:
     """Trees and ratios of one update of the model at a cap; refused where AReaL would stop."""
     try:
-        chain = bench.chain(batch_plan(plan, cap))
-    except (RowTooLong, ValueError, RuntimeError) as error:
-        return Candidate(cap, fits=False, refused=True, message=str(error))
-    if plan.packer == "areal":
-        tokens, paid = chain.comparison.original_tokens, chain.comparison.tree
-        trees = sum(one.trees_per_rank for one in chain.ppo_update)
-        ratio = chain.summary()["ratio_ppo_update"]
-    else:
-        m = bench.metrics(cap, plan.packer)
-        tokens, paid, trees, ratio = (
-            m.original_tokens,
-            m.paid_tokens,
-            m.n_trees,
-            m.tree_token_ratio,
-        )
+        simulation = bench.simulation(plan, cap)
+    except BatchRefused as refused:
+        return Candidate(cap, fits=False, refused=True, message=str(refused))
     return Candidate(
         cap,
-        n_trees=trees,
-        tree_token_ratio=ratio,
-        padded_token_ratio=paid / tokens if tokens else 1.0,
-        paid_tokens=paid,
+        n_trees=simulation.n_trees,
+        tree_token_ratio=simulation.tree_token_ratio,
+        padded_token_ratio=simulation.padded_token_ratio,
+        paid_tokens=simulation.paid_tokens,
     )
 
 
 def _paid(bench: Batch, plan: TuningPlan, cap: int) -> int:
     """Of AReaL's packing, which is quick; ours needs its candidates at much the same places."""
-    return bench.chain(batch_plan(plan, cap)).comparison.tree
+    return bench.simulation(replace(plan, packer="areal"), cap).paid_tokens
 
 
 def _largest_tree(bench: Batch, plan: TuningPlan, cap: int) -> int:
     """Tokens of the largest tree where the cap is no limit."""
-    chain = bench.chain(batch_plan(plan, cap))
-    trees = [one.tokens_per_tree for update in chain.ppo_update for one in update.ranks]
-    return max(int(t.max(initial=1)) for t in trees)
+    simulation = bench.simulation(replace(plan, packer="areal"), cap)
+    return int(simulation.packing.tokens_per_tree.max(initial=1))

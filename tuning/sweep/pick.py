@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tuning.plan.batch import Batch, batch_plan
+from tuning.plan.batch import Batch
 from tuning.plan.plan import Layout, TuningPlan
 from tuning.sweep.result import Candidate, Pick
 
@@ -172,19 +172,20 @@ def advice_for(bench: Batch, plan: TuningPlan, points: Sequence[Candidate]) -> l
     cap = min(timed, key=_seconds).max_tokens_per_mb
     found = []
     if plan.ppo_n_minibatches > 1:
-        now = bench.chain(batch_plan(plan, cap)).comparison.tree
-        whole = bench.chain(replace(batch_plan(plan, cap), ppo_n_minibatches=1)).comparison.tree
+        now = bench.simulation(plan, cap).paid_tokens
+        whole = bench.simulation(replace(plan, ppo_n_minibatches=1), cap).paid_tokens
         if whole < _WORTH_SAYING * now:
             found.append(
                 f"ppo_n_minibatches 1 instead of {plan.ppo_n_minibatches} would pay "
                 f"{1 - whole / now:.0%} fewer tokens: minibatches part samples of one prompt."
             )
-    if plan.packer == "areal" and plan.dp_size == plan.ppo_n_minibatches == 1:
-        now, sorted_ = bench.packing(cap).n_trees, bench.replayed(cap).n_trees
-        if sorted_ < _WORTH_SAYING * now:
+    if plan.packer == "areal":
+        now = bench.simulation(plan, cap).paid_tokens
+        ours = bench.simulation(replace(plan, packer="prefix-aware"), cap).paid_tokens
+        if ours < _WORTH_SAYING * now:
             found.append(
-                f"Feeding the rows in Espalier's order makes {sorted_:,} trees instead of {now:,} "
-                f"at this cap: {1 - sorted_ / now:.0%} fewer paid tokens."
+                f"Espalier's packer inside AReaL would pay {1 - ours / now:.0%} fewer tokens at "
+                "this cap."
             )
     largest = max(timed, key=lambda c: c.max_tokens_per_mb)
     blocked = any(p.fits is False and not p.refused for p in points)

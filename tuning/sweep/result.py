@@ -16,6 +16,7 @@ Kind = Literal["measured", "estimated"]
 class Candidate:
     """A cap, or a baseline at a cap: counted figures, and a time of a stated kind.
 
+    n_trees, …:  of one update over all ranks; None where AReaL refuses the cap, or of a baseline
     fits:        None where nobody knows; False has no step_s
     step_kind:   "measured": whole steps; "estimated": by the cost model, or from a part of a step
     low_s, high_s: spread of a measured step (p20, p80), band of an estimated one
@@ -29,8 +30,8 @@ class Candidate:
     """
 
     max_tokens_per_mb: int
-    n_trees: int = 0
-    tree_token_ratio: float = 1.0
+    n_trees: int | None = None
+    tree_token_ratio: float | None = None
     padded_token_ratio: float | None = None
     paid_tokens: int | None = None
     fits: bool | None = None

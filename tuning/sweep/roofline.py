@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
-from tuning.plan.batch import Batch, aligned
+from packing.spec import aligned
+from tuning.plan.batch import Batch
 from tuning.plan.device_peaks import peak_tflops
 from tuning.plan.plan import TuningPlan
 from tuning.sweep.batches import OtherBatches, too_long
@@ -165,7 +166,7 @@ def estimate_sweep(
         model=f"{plan.model}: {shape.parameters:,} parameters, {plan.dtype}",
         machine=f"{gpu.name} (not measured)",
         original_tokens=rows.n_tokens,
-        longest_row=max(bench.smallest_cap, longest_row),
+        longest_row=max(bench.rows.longest, longest_row),
         budget_bytes=budget,
         memory_note="peak of Espalier's own step, traced without a GPU",
         notes=(
@@ -183,7 +184,7 @@ def _memory(bench: Batch, plan: TuningPlan, budget: int, longest_row: int) -> Me
     """Traced at two caps; peak memory grows with tokens in nearly straight pieces."""
     from kernels.memory.peak import estimate_memory
 
-    low = aligned(max(bench.smallest_cap, longest_row, 1), plan.alignment)
+    low = aligned(max(bench.rows.longest, longest_row, 1), plan.alignment)
     peaks = {
         cap: estimate_memory(
             plan.model,
@@ -203,8 +204,8 @@ def _tree_timed(
     one: Candidate, bench: Batch, gpu: Gpu, shape: Shape, plan: TuningPlan
 ) -> Candidate:
     cap, tokens = one.max_tokens_per_mb, bench.rows.n_tokens
-    area = bench.metrics(cap, plan.packer).tree_area // plan.dp_size
-    predicted = round(one.tree_token_ratio * tokens)
+    area = bench.simulation(plan, cap).tree_area // plan.dp_size
+    predicted = bench.simulation(plan, cap).tree_tokens
     return _timed(one, gpu, shape, plan, one.paid_tokens or 0, predicted, area, tokens)
 
 
@@ -252,10 +253,11 @@ def _flat(
     for one in points:
         if one.refused or not one.fits:
             continue
-        paid = bench.comparison(one.max_tokens_per_mb, "areal").flat
+        simulation = bench.simulation(plan, one.max_tokens_per_mb)
+        paid = simulation.comparison.flat
         if paid is None:
             return None
-        area = bench.metrics(one.max_tokens_per_mb, "areal").flat_area // plan.dp_size
+        area = simulation.flat_area // plan.dp_size
         tokens = bench.rows.n_tokens
         blank = Candidate(one.max_tokens_per_mb, paid_tokens=paid, padded_token_ratio=paid / tokens)
         return _timed(blank, gpu, shape, plan, paid, tokens, area, tokens)

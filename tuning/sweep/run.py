@@ -78,7 +78,7 @@ class Sweep:
             {},
             bench.memory.budget,
             rows.n_tokens,
-            max(bench.bench.smallest_cap, longest_row),
+            max(rows.longest, longest_row),
             bench.description,
             bench.question("tree", 0).machine,
             (*bench.notes, *self._others.note(rows)),

@@ -111,6 +111,7 @@ def compare(a: Side, b: Side) -> Compared:
 
 
 def same_rows(a: Side, b: Side) -> bool:
+    """Whether both sides are of the same rows, as far as their fingerprints are known."""
     return bool(a.data) and a.data == b.data
 
 

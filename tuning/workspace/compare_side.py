@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tuning.jobs.points import Point
+from tuning.jobs.points import Point, answers
 from tuning.plan.commands import rows_argument, source_options
 from tuning.plan.plan import Layout, TuningPlan
+from tuning.plan.summary import BatchSummary
 from tuning.sweep.result import Candidate, timed
-from tuning.sweep.roofline import gpu_named
-from tuning.workspace.compare_counted import Counted
-from tuning.workspace.workspace import Workspace, answers
+from tuning.workspace.workspace import Workspace
 
 Better = Literal["less", "more", ""]
 
@@ -87,30 +86,29 @@ class Side:
         return next((one.value for one in self.measures if one.name == name), None)
 
 
-def side_of(workspace: Workspace, title: str = "", counted: Counted | None = None) -> Side:
+def side_of(workspace: Workspace, title: str = "", counted: BatchSummary | None = None) -> Side:
     """A workspace's batch, plan and times as a side.
 
     counted: where the rows have been counted already; else the workspace's summary tells
     """
     plan = workspace.plan
-    if counted is None and workspace.batch is not None:
-        counted = Counted.from_summary(workspace.batch, plan.packer)
+    counted = counted or workspace.batch
     refused = counted.refused if counted else ""
     refused = refused or " ".join(plan.problems())
     known = {} if refused else {mode: _known(workspace, mode) for mode in MODES}
-    measures = [*_counted(counted), *_timed(known, plan, counted)]
+    measures = [*_counted(counted, plan), *_timed(known, plan, counted)]
     return Side(
         title or rows_argument(plan.source),
         tuple(measures),
         _settings(plan),
         _machine(workspace) if any(known.values()) else "",
-        counted.data if counted else workspace.fingerprint,
+        counted.fingerprint if counted else workspace.fingerprint,
         refused,
         tuple(_step(mode, one) for mode, found in known.items() for one in found.values()),
     )
 
 
-def _counted(counted: Counted | None) -> list[Measure]:
+def _counted(counted: BatchSummary | None, plan: TuningPlan) -> list[Measure]:
     if counted is None:
         return []
     measures = [
@@ -121,27 +119,26 @@ def _counted(counted: Counted | None) -> list[Measure]:
         Measure("median row", counted.median),
         Measure("tokens of one trie", counted.trie_tokens, better="less", same_rows=True),
     ]
-    packed = counted.packed
+    packed = counted.of_packer(plan.packer)
     if packed is None:
         return measures
-    run = packed.paid_tokens // counted.max_tokens_per_mb
     measures += [
-        Measure("trees, all ranks", run),
-        Measure("dummy trees", run - packed.trees),
+        Measure("trees", packed.trees),
+        Measure("dummy trees", counted.dummy_trees),
         Measure("fill", packed.fill),
         Measure("tree_token_ratio", packed.tree_token_ratio, better="less"),
         Measure(PAID, packed.paid_tokens, better="less", same_rows=True),
         Measure(PAID_RATIO, packed.padded_token_ratio, better="less"),
     ]
     for name, tokens in (("flat", counted.flat), ("padded", counted.padded)):
-        if tokens is not None and counted.fed:
-            ratio = tokens / counted.fed
+        if tokens is not None and counted.tokens:
+            ratio = tokens / counted.tokens
             measures.append(Measure(f"paid ÷ original, {name}", ratio, better="less"))
     return measures
 
 
 def _timed(
-    known: Mapping[Layout, Mapping[int, Candidate]], plan: TuningPlan, counted: Counted | None
+    known: Mapping[Layout, Mapping[int, Candidate]], plan: TuningPlan, counted: BatchSummary | None
 ) -> list[Measure]:
     """Figures of the plan's own cap: of no other."""
     at_cap = {mode: found.get(plan.max_tokens_per_mb) for mode, found in known.items()}
@@ -191,11 +188,7 @@ def _known(workspace: Workspace, mode: Layout) -> dict[int, Candidate]:
 def _own_points(workspace: Workspace, mode: Layout) -> list[Point]:
     """The newest point of each cap, of one machine; an estimate for a GPU elsewhere has none."""
     plan = workspace.plan
-    mine = [
-        one.point
-        for one in workspace.points
-        if answers(one.point, plan, mode) and _is_of(one.point, plan.device)
-    ]
+    mine = [one.point for one in workspace.points if answers(one.point, plan, mode)]
     machine = _machine(workspace)
     newest: dict[int, Point] = {}
     for point in mine:
@@ -210,22 +203,9 @@ def _machine(workspace: Workspace) -> str:
         return workspace.sweep.machine
     plan = workspace.plan
     return next(
-        (
-            one.point.question.machine
-            for one in workspace.points
-            if answers(one.point, plan) and _is_of(one.point, plan.device)
-        ),
+        (one.point.question.machine for one in workspace.points if answers(one.point, plan)),
         "",
     )
-
-
-def _is_of(point: Point, device: str) -> bool:
-    """Whether a point may be of this device: a question names its machine, not its device."""
-    try:
-        elsewhere = gpu_named(device) is not None
-    except ValueError:
-        elsewhere = True
-    return not elsewhere and point.question.machine.startswith("cpu") == (device == "cpu")
 
 
 def _budget(workspace: Workspace) -> int | None:

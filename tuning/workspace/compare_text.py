@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from urllib.parse import parse_qsl, urlencode
 
-from tuning.plan.commands import rows_argument
+from tuning.plan.commands import PROGRAM, rows_argument
 from tuning.plan.plan import PlanError, TuningPlan
 from tuning.workspace.compare import Compared, percent, written
 
@@ -49,7 +49,7 @@ def text_of(compared: Compared) -> str:
 def compare_line(a: TuningPlan | str, b: TuningPlan | str) -> str:
     """``python -m tuning compare A B`` for two plans, or two runs by name."""
     words = [side if isinstance(side, str) else _link(side) for side in (a, b)]
-    return shlex.join(["python", "-m", "tuning", "compare", *words])
+    return shlex.join([*PROGRAM.split(), "compare", *words])
 
 
 def plan_of_link(text: str) -> TuningPlan:

@@ -36,7 +36,10 @@ T = TypeVar("T")
 
 _RUN = re.compile(r"[\w-]{1,64}")
 
-FORMAT, VERSION = "espalier-workspace", 1
+FORMAT, VERSION = "espalier-workspace", 2
+_COUNTED_IN_FILE_ORDER = 1
+"""The version whose batch.json had figures of another packing than the plan's: not read."""
+
 MOST_JSON_BYTES = 64 << 20
 MOST_ROWS_BYTES = 1 << 30
 
@@ -170,9 +173,11 @@ def _workspace(members: dict[str, bytes]) -> Workspace:
         )
     provenance = head.get("provenance")
     rows = read_rows(members[FILE]) if FILE in members else None
+    old = version <= _COUNTED_IN_FILE_ORDER
+    notes = ["An older Espalier wrote the file: its counted figures were not taken."] * old
     made = Workspace(
         plan=TuningPlan.from_json(head.get("plan")),
-        batch=_optional(members, _BATCH, BatchSummary),
+        batch=None if old else _optional(members, _BATCH, BatchSummary),
         points=_read_points(members.get(_POINTS, b"[]")),
         sweep=_optional(members, _SWEEP, SweepResult),
         provenance=checked.read(Provenance, provenance, "provenance") if provenance else None,
@@ -182,14 +187,14 @@ def _workspace(members: dict[str, bytes]) -> Workspace:
             _text(k, "versions"): _text(v, "versions")
             for k, v in _object(head.get("versions", {}), "versions").items()
         },
-        notes=tuple(_text(one, "notes") for one in _list(head.get("notes", []), "notes")),
+        notes=(*(_text(one, "notes") for one in _list(head.get("notes", []), "notes")), *notes),
         tags=tuple(_text(one, "tags")[:40] for one in _list(head.get("tags", []), "tags")[:4]),
     )
     stated = _text(head.get("fingerprint", ""), "fingerprint")
-    found = rows.fingerprint if rows is not None else made.fingerprint
-    if stated != found or made.fingerprint != found:
+    found = rows.fingerprint if rows is not None else made.fingerprint or stated
+    if stated != found or made.fingerprint not in ("", found):
         raise CheckError(f"its rows are not those it was made of ({found} instead of {stated})")
-    return made
+    return made.counted() if old else made
 
 
 def _optional(members: dict[str, bytes], name: str, kind: type[T]) -> T | None:

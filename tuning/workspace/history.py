@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from packing.rows import Rows
-from tuning.jobs.jobs import Jobs, JobView, load_rows
+from tuning.jobs.jobs import Jobs
 from tuning.jobs.store import Entry, Store
 from tuning.plan.plan import TuningPlan
-from tuning.sweep.result import SweepResult, question_of
-from tuning.workspace.rows import kept_rows
-from tuning.workspace.workspace import SavedPoint, Workspace, points_of
+from tuning.sweep.result import question_of
+from tuning.workspace.workspace import Workspace, points_of, sweep_of
 
 
 class HistoryError(ValueError):
@@ -126,33 +125,4 @@ def workspace_of_plan(plan: TuningPlan, rows: Rows | None, store: Store, jobs: J
     data = rows.fingerprint
     job = jobs.newest("sweep", data=data, question=question_of(plan))
     points = tuple(points_of(plan, data, store))
-    return Workspace(plan, points=points, sweep=_sweep_of(job), rows=rows)
-
-
-def workspace_of_run(
-    run: str, store: Store, jobs: Jobs, read: Callable[[TuningPlan], Rows | None]
-) -> Workspace:
-    """A run at the cap that it picked, with its points, its sweep, and its rows where they are.
-
-    read: the batch of a plan from its source; taken where it is still what was measured
-    Raises HistoryError for an unknown run.
-    """
-    entries = store.entries(run=run)
-    if not entries:
-        known = ", ".join(r.id for r in runs(store)[:5]) or "none yet"
-        raise HistoryError(f"no run is called {run!r}; the newest are {known}")
-    folder = jobs.folder / Path(run).name
-    sweep = _sweep_of(jobs.view(folder.name)) if (folder / "job.json").is_file() else None
-    plan, data = entries[0].plan, entries[0].point.question.data
-    if sweep is not None and sweep.pick is not None and sweep.pick.mode == "tree":
-        plan = replace(plan, max_tokens_per_mb=sweep.pick.max_tokens_per_mb)
-    rows = load_rows(folder / "rows.npz") if (folder / "rows.npz").is_file() else read(plan)
-    if rows is None or rows.fingerprint != data:
-        rows = kept_rows(data)
-    points = tuple(SavedPoint(e.run, e.plan, e.point) for e in entries)
-    return Workspace(plan, points=points, sweep=sweep, rows=rows)
-
-
-def _sweep_of(job: JobView | None) -> SweepResult | None:
-    event = None if job is None else job.last("result")
-    return None if event is None else SweepResult.from_json(event["result"])
+    return Workspace(plan, points=points, sweep=sweep_of(job), rows=rows)

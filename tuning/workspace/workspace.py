@@ -7,7 +7,7 @@ their whole plans, a sweep, where rows come from, and the rows themselves where 
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,17 +17,20 @@ from packing.rows import Rows
 from packing.sources.errors import SourceError
 from packing.sources.load import load, tokenizer_named
 from packing.sources.loaded import Provenance
-from tuning.jobs.folders import jobs_folder
-from tuning.jobs.jobs import Jobs, load_rows
-from tuning.jobs.points import Point, Question
+from tuning.jobs.jobs import Jobs, JobView, load_rows
+from tuning.jobs.points import Point, answers
 from tuning.jobs.store import Store
 from tuning.plan.batch import Batch, batch_rows
-from tuning.plan.plan import Layout, TuningPlan
+from tuning.plan.plan import TuningPlan
 from tuning.plan.summary import BatchSummary
 from tuning.sweep.result import SweepResult
 from tuning.workspace.rows import kept_rows, tags_of
 
 _PACKAGES = ("torch", "transformers", "numpy", "pyarrow")
+
+
+Source = tuple[Rows, Provenance]
+"""A plan's batch as its source has it now, and where it comes from."""
 
 
 class WorkspaceError(ValueError):
@@ -87,9 +90,9 @@ class Workspace:
         batch = None
         kept = tuple(points)
         if rows is not None:
-            bench = rows if isinstance(rows, Batch) else Batch(rows, PrefixOrder.of(rows))
-            rows = bench.rows
-            batch = BatchSummary.of(bench, plan)
+            own = rows if isinstance(rows, Batch) else _batch(rows)
+            rows = own.rows
+            batch = BatchSummary.of(own, plan)
             kept = tuple(p for p in kept if p.point.question.data == batch.fingerprint)
         return cls(
             plan,
@@ -120,33 +123,59 @@ class Workspace:
         return cls.of(plan, rows, points, sweep, provenance, notes)
 
     @classmethod
-    def of_run(cls, run: str, store: Store, jobs: Path | None = None) -> Workspace:
-        """A run of the history, with its sweep and rows where its job is still there.
+    def of_run(
+        cls,
+        run: str,
+        store: Store,
+        jobs: Jobs | None = None,
+        read: Callable[[TuningPlan], Source | None] | None = None,
+    ) -> Workspace:
+        """A run of the history at the cap that it picked: its points, its sweep, and its rows.
 
+        The rows are those that were measured: the job's own, those of the source where it still has
+        them, or those that came with a workspace file. Where none of these is at hand nothing is
+        counted, and a note says so; the points and the sweep are there all the same.
+
+        read: a plan's batch from its source, None where it cannot be read
         Raises WorkspaceError where the history has no such run.
         """
         entries = store.entries(run=run)
         if not entries:
+            newest = list(dict.fromkeys(entry.run for entry in store.entries()))[:5]
             raise WorkspaceError(
                 f"there is no file and no run of the history called {run!r}; "
-                "`python -m tuning history list` names the runs."
+                + (
+                    f"the newest are {', '.join(newest)}."
+                    if newest
+                    else "nothing was measured yet."
+                )
             )
-        folder = (jobs or jobs_folder()) / run
-        sweep = None
-        if (folder / "job.json").is_file():
-            event = Jobs(folder.parent, store).view(run).last("result")
-            sweep = SweepResult.from_json(event["result"]) if event else None
+        jobs = jobs or Jobs(store=store)
+        folder = jobs.folder / Path(run).name
+        job = jobs.view(folder.name) if (folder / "job.json").is_file() else None
+        sweep, data = sweep_of(job), entries[0].point.question.data
         plan = _at_pick(entries[0].plan, sweep)
-        points = [SavedPoint(e.run, e.plan, e.point) for e in entries]
-        rows, provenance, notes = _read_source(plan)
-        if (folder / "rows.npz").is_file():
-            own = load_rows(folder / "rows.npz")
-            if rows is None or rows.fingerprint != own.fingerprint:
-                rows, provenance = own, provenance if rows is None else None
-                notes = ["The rows are those that were measured; the source has changed since."]
-        elif rows is None and (kept := kept_rows(entries[0].point.question.data)):
-            rows, notes = kept, ["The rows are those of a workspace file that was imported here."]
-        return cls.of(plan, rows, points, sweep, provenance, notes)
+        source = (read or _read_or_none)(plan)
+        rows, provenance = source or (None, None)
+        notes = []
+        if rows is None or rows.fingerprint != data:
+            own = folder / "rows.npz"
+            rows = load_rows(own) if own.is_file() else kept_rows(data)
+            changed = "has changed since" if source else "cannot be read any more"
+            notes = [
+                f"The source {changed}: the rows are those that were measured."
+                if rows is not None
+                else f"The source {changed}, and the rows that were measured are not at hand: "
+                "nothing is counted; times are those that were measured."
+            ]
+        points = tuple(SavedPoint(e.run, e.plan, e.point) for e in entries)
+        return replace(cls.of(plan, None, points, sweep, provenance, notes), rows=rows)
+
+    def counted(self) -> Workspace:
+        """The same with the batch's figures counted, where its rows are at hand."""
+        if self.rows is None or self.batch is not None:
+            return self
+        return replace(self, batch=BatchSummary.of(_batch(self.rows), self.plan))
 
     def with_text(self) -> Workspace:
         """The same with rows that can be read as text.
@@ -167,15 +196,6 @@ class Workspace:
         return replace(self, rows=replace(self.rows, decoder=decoder))
 
 
-def answers(point: Point, plan: TuningPlan, mode: Layout | None = None) -> bool:
-    """Whether a point is of this plan, at any cap, on any machine; of one mode where given."""
-    asked = point.question
-    same = Question.of(
-        plan, mode or asked.mode, asked.max_tokens_per_mb, asked.data, asked.machine, asked.torch
-    )
-    return asked == same
-
-
 def points_of(plan: TuningPlan, data: str, store: Store) -> list[SavedPoint]:
     """What a history knows of a plan on these rows, at any cap, newest first."""
     return [
@@ -192,12 +212,29 @@ def _at_pick(plan: TuningPlan, sweep: SweepResult | None) -> TuningPlan:
     return replace(plan, max_tokens_per_mb=sweep.pick.max_tokens_per_mb)
 
 
+def sweep_of(job: JobView | None) -> SweepResult | None:
+    """The result of a sweep as far as it is; None for any other job."""
+    if job is None or job.kind != "sweep":
+        return None
+    event = job.last("result")
+    return None if event is None else SweepResult.from_json(event["result"])
+
+
+def _batch(rows: Rows) -> Batch:
+    return Batch(rows, PrefixOrder.of(rows))
+
+
 def _read_source(plan: TuningPlan) -> tuple[Rows | None, Provenance | None, list[str]]:
     try:
         loaded = load(plan.source)
     except SourceError as error:
         return None, None, [f"The rows could not be read, so nothing was counted: {error}"]
     return batch_rows(loaded.rows, plan), loaded.provenance, []
+
+
+def _read_or_none(plan: TuningPlan) -> Source | None:
+    rows, provenance, _ = _read_source(plan)
+    return None if rows is None or provenance is None else (rows, provenance)
 
 
 def _versions() -> dict[str, str]:

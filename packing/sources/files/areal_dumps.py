@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from packing.sources.chunks import Chunk, Record
 from packing.sources.errors import SourceError, Where, shown
 from packing.sources.fields import type_name
 from packing.sources.files.json_records import json_chunks
 from packing.sources.files.paths import SourceFile
-from packing.sources.files.records import Chunk, Record
 
 EVALUATION = "eval-rollout"
 FIELDS = frozenset({"task_id", "seqlen", "prompt", "completion"})

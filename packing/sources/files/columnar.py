@@ -23,10 +23,11 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from packing.rows import Rows, RowsError
+from packing.sources.chunks import Chunk
 from packing.sources.errors import SourceError, Where
 from packing.sources.files.decompress import ByteCounter, decompressed
 from packing.sources.files.paths import SourceFile
-from packing.sources.files.records import CHUNK_RECORDS, Chunk, arrow_chunks, picked_columns
+from packing.sources.files.records import CHUNK_RECORDS, arrow_chunks, picked_columns
 
 # The longest CSV row: one block must hold it.
 CSV_BLOCK_BYTES = 16 << 20

@@ -10,10 +10,10 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 
+from packing.sources.chunks import Chunk
 from packing.sources.errors import Where
 from packing.sources.files.json_parse import as_record, decoded, parsed
 from packing.sources.files.paths import SourceFile
-from packing.sources.files.records import Chunk
 
 MAX_SAMPLE_BYTES = 64 << 20
 _SAMPLES = "samples/"

@@ -15,9 +15,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from packing.sources.chunks import Chunk
 from packing.sources.errors import SourceError, Where, shown
 from packing.sources.files.paths import SourceFile, check_allowed
-from packing.sources.files.records import CHUNK_RECORDS, Chunk, arrow_chunks
+from packing.sources.files.records import CHUNK_RECORDS, arrow_chunks
 from packing.sources.spec import SourceSpec
 
 NO_CONNECTION = (

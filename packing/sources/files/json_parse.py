@@ -10,8 +10,8 @@ import json
 import re
 from typing import Any
 
+from packing.sources.chunks import Record
 from packing.sources.errors import SourceError, Where, shown
-from packing.sources.files.records import Record
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")

@@ -16,15 +16,16 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from packing.sources import fields
+from packing.sources.chunks import Chunk, Record
+from packing.sources.dialects import is_conversation
 from packing.sources.errors import SourceError, Where, shown
 from packing.sources.files.decompress import ByteCounter, decompressed
 from packing.sources.files.json_parse import as_record, decoded, parsed
 from packing.sources.files.json_scan import Scanner
 from packing.sources.files.paths import SourceFile
-from packing.sources.files.records import CHUNK_BYTES, CHUNK_RECORDS, Chunk, Record
-from packing.sources.records.dialects import is_conversation
-from packing.sources.records.layouts import layout_of
-from packing.sources.records.odd import OddRecords
+from packing.sources.files.records import CHUNK_BYTES, CHUNK_RECORDS
+from packing.sources.layouts.known import layout_of
+from packing.sources.odd import OddRecords
 from packing.sources.role_names import CONTENT
 from packing.sources.roles import recognise
 

@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from packing.rows import Rows
+from packing.sources.chunks import Chunk
 from packing.sources.errors import SourceError, Where
 from packing.sources.files import areal_dumps, hub
 from packing.sources.files.columnar import arrow_file_chunks, csv_chunks, npz_rows, parquet_chunks
 from packing.sources.files.eval_logs import eval_chunks
 from packing.sources.files.json_records import json_chunks
 from packing.sources.files.paths import SourceFile, check_allowed, find_files
-from packing.sources.files.records import CHUNK_RECORDS, Chunk
+from packing.sources.files.records import CHUNK_RECORDS
 from packing.sources.files.strays import without_strays
-from packing.sources.records.odd import OddRecords
+from packing.sources.odd import OddRecords
 from packing.sources.spec import SourceSpec
 
 PEEKED = 8

@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from packing.sources import fields
+from packing.sources.chunks import Chunk
 from packing.sources.errors import SourceError
 from packing.sources.files.paths import SourceFile
-from packing.sources.files.records import Chunk
-from packing.sources.records.layouts import layout_of
+from packing.sources.layouts.known import layout_of
 from packing.sources.role_names import CONTENT
 from packing.sources.roles import recognise
 

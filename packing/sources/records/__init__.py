@@ -1,1 +1,1 @@
-"""Records of any ecosystem as those that roles are given to: layouts, dialects, ids, groups."""
+"""Records read: their values as roles want them, ids that are given, groups."""

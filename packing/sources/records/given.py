@@ -18,9 +18,9 @@ import numpy.typing as npt
 from packing.sources import fields
 from packing.sources.chat.template import Part
 from packing.sources.chat.tokenizer import Tokenizer
+from packing.sources.chunks import Record
 from packing.sources.drafts import RowParts, prompt_key, required
 from packing.sources.errors import Where
-from packing.sources.files.records import Record
 from packing.sources.problems import Flag
 from packing.sources.roles import Roles
 from packing.sources.token_ids import integers, token_ids, unpadded

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from packing.sources import fields
+from packing.sources.chunks import Record
 from packing.sources.drafts import required
 from packing.sources.errors import Where
-from packing.sources.files.records import Record
 from packing.sources.roles import Roles
 
 # Files that are written in pieces: the pieces share their ids.

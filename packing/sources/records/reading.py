@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from packing.sources.chunks import Chunk, Record
 from packing.sources.errors import SourceError
 from packing.sources.files.opened import Opened
-from packing.sources.files.records import Chunk, Record
-from packing.sources.records.layouts import Layout, layout_of
-from packing.sources.records.odd import OddRecords
+from packing.sources.layouts.known import Layout, layout_of
+from packing.sources.odd import OddRecords
 from packing.sources.records.values import Values
 from packing.sources.role_names import CONTENT
 from packing.sources.roles import Roles, resolve

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from packing.sources import fields
+from packing.sources.chunks import Record
+from packing.sources.dialects import as_messages, is_conversation, with_speakers
 from packing.sources.errors import Where, shown
-from packing.sources.files.records import Record
-from packing.sources.records.dialects import as_messages, is_conversation, with_speakers
 from packing.sources.role_names import COMPLETION_IDS, PLURAL, PROMPT_IDS
 from packing.sources.roles import Roles
 

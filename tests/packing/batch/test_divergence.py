@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packing.batch.divergence import Divergence, find_divergences
-from packing.packers.areal import pack_areal
+from packing.batch.pipeline import simulate
+from packing.batch.spec import BatchSpec
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 
 Sequence = list[int]
+ONE = BatchSpec(128)
 
 
 def words(generator: np.random.Generator, n: int) -> Sequence:
@@ -23,8 +25,8 @@ def words(generator: np.random.Generator, n: int) -> Sequence:
     return drawn
 
 
-def found_in(rows: Rows, cap: int | None = None, limit: int = 10) -> list[Divergence]:
-    return find_divergences(rows, PrefixOrder.of(rows), cap, limit)
+def found_in(rows: Rows, cap: int = 10**6, limit: int = 10) -> list[Divergence]:
+    return find_divergences(rows, PrefixOrder.of(rows), BatchSpec(cap, block_size=1), limit)
 
 
 def distinct_prefixes(sequences: list[Sequence]) -> int:
@@ -104,8 +106,8 @@ def test_a_boundary_cut_into_other_tokens() -> None:
     assert (finding.equal_tokens, finding.tokens_saved) == (400, 400)
     assert (finding.n_rows, finding.n_groups) == (2, 2)
     assert set(finding.rows) == {0, 1}
-    assert finding.ratio_from == (80 + 402 + 401) / rows.n_tokens
-    assert finding.ratio_to == (80 + 402 + 401 - 400) / rows.n_tokens
+    assert finding.tree_tokens == (80 + 402 + 401, 80 + 400)
+    assert finding.paid_tokens == (10**6, 10**6)
 
 
 def test_a_parting_at_the_first_token() -> None:
@@ -116,16 +118,30 @@ def test_a_parting_at_the_first_token() -> None:
     assert finding.tokens_saved == 2 * 64
 
 
-def test_under_a_cap_the_ratios_are_those_of_areals_packing() -> None:
+def test_what_is_paid_is_counted_by_areals_way_of_the_batch() -> None:
     dates = [[day, day + 1] for day in range(1, 40, 2)]
     rows = dated(np.random.default_rng(5), dates, head=16, tail=200)
-    packing = pack_areal(PrefixOrder.of(rows), 512)
-    finding = found_in(rows, cap=512)[0]
-    assert finding.ratio_from == packing.tree_tokens / rows.n_tokens
-    assert finding.ratio_to < finding.ratio_from
-    assert finding.tokens_saved == found_in(rows)[0].tokens_saved == 19 * 200
-    unsplit = found_in(rows)[0]
-    assert finding.ratio_from > unsplit.ratio_from
+    spec = BatchSpec(512, dp_size=2, ppo_n_minibatches=2, block_size=1)
+    now = simulate(rows, spec)
+    (finding,) = find_divergences(rows, PrefixOrder.of(rows), spec)
+    assert finding.tree_tokens[0] == now.tree_tokens and finding.paid_tokens[0] == now.paid_tokens
+    without = Rows.from_lists([[t for t in row.tolist() if t >= 1_000] for row in rows], rows.group)
+    then = simulate(without, spec)
+    assert finding.tree_tokens[1] == then.tree_tokens < now.tree_tokens
+    assert finding.paid_tokens[1] == then.paid_tokens <= now.paid_tokens
+    assert finding.tokens_saved == 19 * 200
+
+
+@given(st.integers(0, 30), st.sampled_from([256, 384, 512]), st.integers(1, 3))
+@settings(max_examples=25, deadline=None)
+def test_only_what_helps_is_shown(seed: int, cap: int, minibatches: int) -> None:
+    generator = np.random.default_rng(seed)
+    dates = [[day, day + 1] for day in range(1, int(generator.integers(6, 30)), 2)]
+    tail = int(generator.integers(20, 150))
+    rows = dated(generator, dates, head=int(generator.integers(0, 40)), tail=tail)
+    for finding in found_in(rows, cap):
+        assert finding.tree_tokens[1] < finding.tree_tokens[0]
+        assert finding.paid_tokens[1] <= finding.paid_tokens[0]
 
 
 def test_most_to_gain_first_and_no_more_than_asked_for() -> None:
@@ -160,7 +176,8 @@ def test_the_same_text_far_from_both_partings_is_no_divergence() -> None:
 
 def test_rows_that_share_all_they_can_have_no_divergence() -> None:
     long = words(np.random.default_rng(9), 500)
-    nothing: list[list[Sequence]] = [[], [[]], [[1]], [long, long, long[:100]]]
+    assert find_divergences(Rows.from_lists([]), PrefixOrder.of(Rows.from_lists([])), ONE) == []
+    nothing: list[list[Sequence]] = [[[]], [[1]], [long, long, long[:100]]]
     for sequences in nothing:
         assert found_in(Rows.from_lists(sequences)) == []
 

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 
 import packing.sources
 from packing.sources.errors import SourceError
-from packing.sources.load import load
+from packing.sources.load import load_here as load
 from packing.sources.loaded import Loaded
 from packing.sources.problems import Flag
 from packing.sources.records.values import packed_kind

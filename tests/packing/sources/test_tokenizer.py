@@ -74,6 +74,7 @@ def with_template(folder: Path, template: str) -> Tokenizer:
     return load_tokenizer(str(folder))
 
 
+@pytest.mark.process
 def test_importing_brings_no_heavy_library() -> None:
     code = (
         "import sys; from packing.sources.chat.tokenizer import load_tokenizer; "

@@ -106,13 +106,23 @@ def test_parts_that_a_plan_does_not_cover_are_named() -> None:
         assert words in joined
 
 
-def test_defaults_files_beside_the_config_are_read(tmp_path: Path) -> None:
-    (tmp_path / "base.yaml").write_text("gconfig: {n_samples: 4}\nactor: {path: a}\n")
+def test_defaults_are_composed_by_hydra_itself(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("gconfig: {n_samples: 4}\nactor: {path: a, dtype: fp32}\n")
+    (tmp_path / "actor").mkdir()
+    (tmp_path / "actor" / "small.yaml").write_text("kl_ctl: 0.5\n")
+    (tmp_path / "glob.yaml").write_text("# @package _global_\nseed: 7\n")
     file = tmp_path / "run.yaml"
-    file.write_text("defaults:\n  - base\n  - ../other\n  - _self_\nactor: {path: b}\n")
+    listed = "defaults:\n  - base\n  - /glob\n  - actor: small\n  - _self_\nactor: {path: b}\n"
+    file.write_text(listed)
     found = ArealConfig.read(file)
-    assert (found.get("gconfig.n_samples"), found.get("actor.path")) == (4, "b")
-    assert len(found.notes) == 1 and "../other" in found.notes[0]
+    got = [found.get(p) for p in ("gconfig.n_samples", "actor.path", "actor.kl_ctl", "seed")]
+    assert got == [4, "b", 0.5, 7] and found.refused == ""
+    file.write_text(listed.replace("  - _self_\n", "").replace("  - base", "  - _self_\n  - base"))
+    assert ArealConfig.read(file).get("actor.path") == "a"
+    file.write_text("defaults:\n  - ../nowhere\n  - _self_\nactor: {path: b}\n")
+    assert "MissingConfigException" in ArealConfig.read(file).refused
+    of_text = ArealConfig.read(listed)
+    assert of_text.get("actor.path") == "b" and "defaults" in of_text.notes[0]
 
 
 def test_a_huge_file_is_refused_without_reading_it_all(tmp_path: Path) -> None:
@@ -192,6 +202,31 @@ def test_a_window_that_is_switched_off_does_not_slide() -> None:
     kinds = ["full_attention", "sliding_attention"]
     assert from_config({"model_type": "y", "layer_types": kinds}).sliding
     assert from_config({"model_type": "z", "layer_types": ["linear_attention"]}).hybrid
+
+
+@pytest.mark.parametrize(
+    ("fields", "trait"),
+    [
+        ({"layers_block_type": ["mamba", "attention"]}, "hybrid"),
+        ({"linear_num_key_heads": 4}, "hybrid"),
+        ({"hybrid_override_pattern": "M-M*"}, "hybrid"),
+        ({"full_attention_interval": 4}, "hybrid"),
+        ({"ssm_state_size": 16}, "hybrid"),
+        ({"layer_types": ["conv", "full_attention"]}, "hybrid"),
+        ({"attention_chunk_size": 8192}, "sliding"),
+        ({"layer_types": ["sliding_attention", "full_attention"]}, "sliding"),
+        ({"kv_lora_rank": 512}, "latent"),
+        ({"vision_config": {}}, "vision"),
+        ({"image_token_index": 7}, "vision"),
+        ({"text_config": {"layer_types": ["linear_attention"]}, "vision_config": {}}, "hybrid"),
+        ({"moe_num_experts": 8}, "experts"),
+    ],
+)
+def test_a_family_never_heard_of_is_known_by_its_fields(fields: dict, trait: str) -> None:
+    plain = from_config({"model_type": "nobodys", "num_attention_heads": 8, "hidden_size": 512})
+    traits = ("vision", "hybrid", "sliding", "latent", "experts")
+    assert not any(getattr(plain, one) for one in traits)
+    assert getattr(from_config({"model_type": "nobodys", **fields}), trait)
 
 
 def test_every_published_config_imports_and_fills_a_plan(shared_dir: Path) -> None:

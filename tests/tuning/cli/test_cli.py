@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from packing.batch.pipeline import simulate
+from packing.batch.spec import BatchSpec
 from packing.packers.naive import pack_naive
 from packing.rows import Rows
 from tuning.cli import app
@@ -21,13 +23,16 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("ESPALIER_HOME", str(tmp_path / "home"))
+
+
+LISTS = [[1] * 100, [1] * 90 + [4] * 60, [9] * 70, [1] * 100 + [5] * 20, [8] * 60, [7] * 120]
+GROUPS = [0, 0, 1, 0, 2, 3]
 
 
 @pytest.fixture
 def npz(tmp_path: Path) -> Path:
-    rows = Rows.from_lists([[1, 2, 3], [1, 2, 4, 5], [9, 9], [1, 2, 3]], group=[0, 0, 1, 0])
+    rows = Rows.from_lists(LISTS, group=GROUPS)
     path = tmp_path / "rows.npz"
     np.savez(path, tokens=rows.tokens, offsets=rows.offsets, groups=rows.group)
     return path
@@ -39,27 +44,56 @@ def run(*words: object) -> Any:
     return json.loads(result.output)
 
 
-def test_pack(npz: Path) -> None:
-    out = run("pack", npz, "--cap", 5, "--json")
-    trees, tokens = pack_naive([[1, 2, 3], [1, 2, 4, 5], [9, 9], [1, 2, 3]], 5)
+def test_pack_in_the_order_of_the_file(npz: Path) -> None:
+    out = run("pack", npz, "--cap", 256, "--order", "file", "--json")
+    trees, tokens = pack_naive(LISTS, 256)
     assert out["tree_of_row"] == trees and out["tokens_per_tree"] == tokens
-    assert out["n_trees"] == len(tokens) == 2
-    assert out["original_tokens"] == 12 and out["tree_tokens"] == 7
-    assert out["tree_token_ratio"] == 7 / 12 and out["padded_token_ratio"] == 10 / 12
-    ours = run("pack", npz, "--cap", 5, "--packer", "prefix-aware", "--json")
-    assert ours["n_trees"] <= 2 and ours["bound_trees"] == 2
+    assert out["n_trees"] == len(tokens) and out["order"] == "file"
+    total = sum(map(len, LISTS))
+    assert out["original_tokens"] == total and out["tree_tokens"] == sum(tokens)
+    assert out["tree_token_ratio"] == sum(tokens) / total
+    assert out["padded_token_ratio"] == 256 * len(tokens) / total
+    words = ("pack", npz, "--cap", 256, "--order", "file", "--packer", "prefix-aware", "--json")
+    ours = run(*words)
+    assert ours["bound_trees"] <= ours["n_trees"] <= out["n_trees"]
+
+
+def test_pack_follows_the_plan(npz: Path) -> None:
+    out = run("pack", npz, "--cap", 256, "--dp", 2, "--ppo-n-minibatches", 2, "--json")
+    spec = BatchSpec(256, dp_size=2, ppo_n_minibatches=2)
+    expected = simulate(Rows.from_lists(LISTS, GROUPS), spec).figures()
+    assert {key: out[key] for key in expected} == json.loads(json.dumps(expected))
+    assert set(out["rank_of_tree"]) == set(out["minibatch_of_tree"]) == {0, 1}
 
 
 def test_pack_a_part_of_the_prompts(npz: Path) -> None:
-    out = run("pack", npz, "--cap", 5, "--prompts", 1, "--samples", 2, "--json")
-    assert out["rows"] == 2 and out["original_tokens"] == 7
+    out = run("pack", npz, "--cap", 256, "--prompts", 1, "--samples", 2, "--json")
+    assert out["rows"] == 2 and out["original_tokens"] == 250
+    cut = run("pack", npz, "--cap", 128, "--max-new-tokens", 50, "--json")
+    assert cut["original_tokens"] == 6 * 50
 
 
 def test_chain(npz: Path) -> None:
-    out = run("chain", npz, "--cap", 128, "--dp", 2, "--ppo-n-minibatches", 1, "--json")
-    assert out["trees_per_rank_ppo_update_after_dp_sync"] == 1
-    assert out["padded_ratio_ppo_update"] == 2 * 128 / 12
-    assert len(out["ranks"]) == 2 and out["summary"]["original_tokens"] == 12
+    out = run("chain", npz, "--cap", 256, "--dp", 2, "--json")
+    packed = run("pack", npz, "--cap", 256, "--dp", 2, "--json")
+    assert out["plan"]["ppo_n_minibatches"] == 1, "as 59 of 60 of AReaL's examples set it"
+    assert out["padded_ratio_ppo_update"] == packed["padded_token_ratio"]
+    assert out["ratio_ppo_update"] == packed["tree_token_ratio"]
+    assert len(out["ranks"]) == 2 and out["summary"]["original_tokens"] == 620
+    old = run("chain", npz, "--cap", 256, "--dp", 2, "--mode", "spmd", "--json")
+    assert old == run("chain", npz, "--cap", 256, "--dp", 2, "--dispatch", "spmd", "--json")
+
+
+@pytest.mark.parametrize("command", ["pack", "chain"])
+def test_what_areal_refuses_has_a_mend_in_json_too(npz: Path, command: str) -> None:
+    words = [command, str(npz), "--cap", "256", "--dp", "3"]
+    done = CliRunner().invoke(app, [*words, "--json"])
+    refused = json.loads(done.stdout)
+    assert done.exit_code == 1
+    assert refused["fixes"][:2] == [{"dp_size": 2}, {"dp_size": 4}]
+    told = CliRunner().invoke(app, words)
+    assert told.exit_code == 1 and refused["refused"] in told.stderr
+    assert refused["mend"] in told.stderr and not told.stdout
 
 
 def test_rows_of_text(tmp_path: Path) -> None:
@@ -74,11 +108,17 @@ def test_rows_of_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["pack", "NPZ", "--cap", "3"], "row 1: Sequence length 4 exceeds max_tokens_per_tree 3"),
-        (["pack", "NPZ", "--cap", "8", "--packer", "best"], "--packer is areal or prefix-aware"),
-        (["chain", "NPZ", "--cap", "8", "--dp", "3"], "Number of items (2) must be >= K (3)"),
-        (["chain", "NPZ", "--cap", "8", "--mode", "x"], "--mode is controller or spmd"),
-        (["pack", "missing.jsonl", "--cap", "8"], "missing.jsonl"),
+        (["pack", "NPZ", "--cap", "128"], "Row 1 has 150 tokens: choose max_tokens_per_mb 256"),
+        (["pack", "NPZ", "--cap", "128", "--order", "file"], "choose max_tokens_per_mb 256"),
+        (["pack", "NPZ", "--cap", "300", "--order", "file"], "Choose max_tokens_per_mb 256 or 384"),
+        (["pack", "NPZ", "--cap", "300"], "Choose max_tokens_per_mb 256 or 384."),
+        (["pack", "NPZ", "--cap", "0"], "max_tokens_per_mb is 0; it must be a whole number"),
+        (["chain", "NPZ", "--cap", "-128"], "it must be a whole number, at least 1"),
+        (["pack", "NPZ", "--cap", "256", "--packer", "best"], "choose one of areal, prefix-aware"),
+        (["pack", "NPZ", "--cap", "256", "--order", "x"], "--order is plan or file"),
+        (["chain", "NPZ", "--cap", "256", "--dp", "3"], "4 prompts do not divide over 3"),
+        (["chain", "NPZ", "--cap", "256", "--mode", "x"], "choose one of controller, spmd"),
+        (["pack", "missing.jsonl", "--cap", "128"], "missing.jsonl"),
         (["rows", "NPZ", "--role", "prompt"], "write ROLE=COLUMN"),
         (["pack", "sample:nothing", "--cap", "8"], "nothing"),
     ],
@@ -90,7 +130,8 @@ def test_errors_are_sentences(npz: Path, words: list[str], sentence: str) -> Non
     assert "Traceback" not in result.output + result.stderr
 
 
-@pytest.mark.parametrize("command", [["pack", "--cap", "128"], ["chain", "--cap", "128"]])
+@pytest.mark.process
+@pytest.mark.parametrize("command", [["pack", "--cap", "256"], ["chain", "--cap", "256"]])
 def test_packing_imports_nothing_heavy(npz: Path, command: list[str]) -> None:
     code = (
         "import sys\nfrom tuning.cli import app\n"
@@ -106,5 +147,13 @@ def test_packing_imports_nothing_heavy(npz: Path, command: list[str]) -> None:
 
 
 def test_the_golden_command(shared_dir: Path) -> None:
-    out = run("pack", shared_dir / "golden" / "gsm8k_solutions.npz", "--cap", 8192, "--json")
+    out = run(
+        "pack",
+        shared_dir / "golden" / "gsm8k_solutions.npz",
+        "--cap",
+        8192,
+        "--order",
+        "file",
+        "--json",
+    )
     assert out["n_trees"] == 112

@@ -47,7 +47,7 @@ def ask(*words: str) -> str:
 
 
 def test_sweep_measure_and_history_share_one_store(rows_file: str, tmp_path: Path) -> None:
-    command = ["sweep", rows_file, "--caps", "256,512", "--budget", "20s", "--json"]
+    command = ["sweep", rows_file, "--caps", "256,512", "--budget", "1h", "--json"]
     result = json.loads(ask(*command))
     assert {"points", "baselines", "pick", "holdout_error"} <= set(result)
     for point in result["points"]:
@@ -67,7 +67,7 @@ def test_sweep_measure_and_history_share_one_store(rows_file: str, tmp_path: Pat
     again = json.loads(ask(*command))
     assert all(point["known_from"] for point in again["points"])
 
-    one = json.loads(ask("measure", rows_file, "--cap", "256", "--budget", "5s", "--json"))
+    one = json.loads(ask("measure", rows_file, "--cap", "256", "--budget", "1h", "--json"))
     assert [p["question"]["max_tokens_per_mb"] for p in one["points"]] == [256]
     runs = json.loads(ask("history", "list", "--json"))["runs"]
     assert len(runs) == 2, "the second sweep measured nothing"
@@ -80,7 +80,7 @@ def test_sweep_measure_and_history_share_one_store(rows_file: str, tmp_path: Pat
 
 
 def test_several_batches_are_counted_and_shown(rows_file: str) -> None:
-    words = ["sweep", rows_file, "--caps", "256,512", "--budget", "20s", "--prompts", "2"]
+    words = ["sweep", rows_file, "--caps", "256,512", "--budget", "1h", "--prompts", "2"]
     result = json.loads(ask(*words, "--json"))
     assert result["n_batches"] == 2
     assert result["measured_batch"] == "the first of 2 batches (groups 0 to 1)"
@@ -95,7 +95,7 @@ def test_several_batches_are_counted_and_shown(rows_file: str) -> None:
 
 
 def test_a_measured_cap_is_told_in_a_line(rows_file: str) -> None:
-    told = ask("measure", rows_file, "--cap", "256", "--budget", "5s", "--dp", "2")
+    told = ask("measure", rows_file, "--cap", "256", "--budget", "1h", "--dp", "2")
     assert told.startswith("tree · measured · ") and "s a step" in told
     assert "s compute_logp" in told
     assert "the slowest of 2 ranks, run alone on one device" in told
@@ -177,6 +177,7 @@ def test_history_lists_exports_and_deletes(tmp_path: Path) -> None:
         assert done.exit_code == 1 and sentence in done.stderr
 
 
+@pytest.mark.process
 def test_commands_without_steps_import_no_torch_and_none_imports_a_page(rows_file: str) -> None:
     code = (
         "import sys\n"

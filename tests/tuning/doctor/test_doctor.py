@@ -32,6 +32,39 @@ def test_the_base_config_is_clean() -> None:
     assert check(ENGINE).findings == ()
 
 
+def test_green_means_that_nothing_was_found_and_everything_looked_at() -> None:
+    own = BASE[BASE.index("my_own:") :]
+    whole = check(BASE.replace(own, ""))
+    assert whole.green and whole.verdict.endswith("nothing that we know of stops the run.")
+    assert any("Row bound: 2,048" in one for one in whole.checked)
+    for text, words in (
+        (BASE, "training script: my_own"),
+        (ENGINE, "row bound"),
+        (BASE.replace(own, "").replace("path: Qwen/Qwen3-1.7B", "path: some/Model"), "some/Model"),
+        (BASE.replace(own, "").replace("path: data", "path: ${oc.env:DATA}"), "only the run knows"),
+        ("actor:\n  mb_spec: {max_tokens_per_mb: 8192}\n", "part of a config"),
+        ("resources: {accelerators: H100:8}\nrun: python train.py\n", "no key of this file"),
+        ('rollout: {backend: "sglang:d4"}\n', "this file holds none"),
+    ):
+        report = check(text)
+        assert report.exit_code == 0 and not report.green, text
+        assert any(words in one for one in report.not_checked), report.not_checked
+        assert "nothing that we know of" not in report.verdict
+
+
+@pytest.mark.parametrize(
+    ("rule", "words", "bad"),
+    [(c[0], c[2], c[3]) for c in CASES],
+    ids=[f"{c[0]}-{c[2][:24]}" for c in CASES],
+)
+def test_a_mend_that_is_a_setting_mends(rule: str, words: str, bad: list[Change]) -> None:
+    before = check(config(*bad))
+    one = next(o for o in before.findings if o.rule == rule)
+    if one.fix:
+        after = check(before.config.written(one.fix))
+        assert not [o for o in after.findings if (o.rule, o.path) == (rule, one.path)]
+
+
 @pytest.mark.parametrize(
     ("rule", "severity", "words", "bad", "good"), CASES, ids=[f"{c[0]}-{c[2][:24]}" for c in CASES]
 )
@@ -39,8 +72,7 @@ def test_a_rule_finds_its_config_and_spares_its_neighbour(
     rule: str, severity: str, words: str, bad: list[Change], good: list[Change]
 ) -> None:
     hits = found(config(*bad), rule)
-    assert [one.severity for one in hits] == [severity]
-    one = hits[0]
+    one = next(hit for hit in hits if hit.severity == severity)
     assert words in f"{one.problem} {one.says} {one.mend}"
     assert one.when and one.mend and one.source
     assert not found(config(*good), rule)
@@ -58,8 +90,28 @@ def test_rules_that_depend_on_the_version() -> None:
     assert found(chunked, "megatron-chunked-head", "main")
     assert not found(chunked, "megatron-chunked-head", "1.0.4")
     assert found(chunked, "unknown-key", "1.0.4")
+    forced = config(
+        actor("prox_logp_method: reuse_train_logp"),
+        ("ppo_n_minibatches: 1", "ppo_n_minibatches: 4"),
+    )
+    assert found(forced, "forced-minibatch", "main")
+    assert not found(forced, "minibatches-scatter", "main")
     kk = config((CAP, f"{CAP}\n    packing_algorithm: kk"))
     assert found(kk, "unknown-key", "1.0.3") and not found(kk, "unknown-key", "1.0.4")
+
+
+def test_what_hydra_cannot_compose_or_find(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(f"defaults: [nowhere, _self_]\n{BASE}")
+    hits = [one for one in check(file).findings if one.rule == "hydra-compose"]
+    assert "Could not load" in hits[0].says or "Missing" in hits[0].says
+    other = tmp_path / "run.yml"
+    other.write_text(BASE)
+    hits = [one for one in check(other).findings if one.rule == "hydra-compose"]
+    assert "Call it run.yaml." in hits[0].mend
+    TRIGGERED.add("hydra-compose")
+    file.write_text(BASE)
+    assert not [one for one in check(file).findings if one.rule == "hydra-compose"]
 
 
 def test_trainers_without_trees() -> None:
@@ -115,7 +167,7 @@ def test_rules_on_rows() -> None:
 
 def test_the_scatter_cost_is_that_of_the_simulated_batch() -> None:
     from packing.batch.pipeline import simulate
-    from packing.batch.simulation import BatchSpec
+    from packing.batch.spec import BatchSpec
 
     rows = _rows(32, 8, 300, 300)
     two = config(("ppo_n_minibatches: 1", "ppo_n_minibatches: 2"))
@@ -157,7 +209,7 @@ def test_memory_is_a_lower_bound_with_its_parts() -> None:
     assert not found(BASE, "memory", memory_budget_gib=80.0)
 
 
-def test_every_rule_is_triggered_by_some_test(request: pytest.FixtureRequest) -> None:
+def test_every_rule_is_triggered_by_some_test(tmp_path: Path) -> None:
     for rule, _, _, bad, _ in CASES:
         found(config(*bad), rule)
     for test in (
@@ -168,6 +220,7 @@ def test_every_rule_is_triggered_by_some_test(request: pytest.FixtureRequest) ->
         test_memory_is_a_lower_bound_with_its_parts,
     ):
         test()
+    test_what_hydra_cannot_compose_or_find(tmp_path)
     assert {rule.id for rule in RULES} == TRIGGERED
 
 
@@ -212,10 +265,13 @@ VERDICTS = {
     "math_gsm8k_gspo": (set(), {"sequence-level", "pad-to-maximum"}),
     "math_gsm8k_sft": (set(), {"trainer", "pad-to-maximum"}),
     "math_gsm8k_sft_archon_fp8": (set(), {"trainer", "archon-compile"}),
-    "multi_turn_math_gsm8k_grpo_mt": (set(), {"pad-to-maximum"}),
+    "multi_turn_math_gsm8k_grpo_mt": (
+        {"cap-below-generation"},
+        {"cap-below-generation", "pad-to-maximum"},
+    ),
     "search_agent_local_1.5b_example": (
-        {"missing-value"},
-        {"missing-value", "cap-alignment", "pad-to-maximum"},
+        {"missing-value", "cap-below-generation"},
+        {"missing-value", "cap-alignment", "cap-below-generation", "pad-to-maximum"},
     ),
     "skypilot_gsm8k_grpo_ray": (set(), {"pad-to-maximum"}),
     "tau2_config_1.7b_airline": ({"archon-compile"}, {"archon-compile"}),
@@ -224,7 +280,10 @@ VERDICTS = {
         {"archon-compile", "batch-divides"},
         {"archon-compile", "batch-divides"},
     ),
-    "vlm_geometry3k_grpo": (set(), {"vision-model", "pad-to-maximum"}),
+    "vlm_geometry3k_grpo": (
+        {"cap-below-generation"},
+        {"vision-model", "cap-below-generation", "pad-to-maximum"},
+    ),
 }
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from packing.packers.areal import RowTooLong
+from packing.batch.refusal import BatchRefused
 from packing.rows import Rows
 from tuning.export.evidence import evidence_of
 from tuning.jobs.points import Point, Question
@@ -64,5 +64,5 @@ def test_a_flat_step_of_another_machine_is_passed_over() -> None:
 
 
 def test_a_batch_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(RowTooLong):
-        evidence_of(BENCH, replace(PLAN, max_tokens_per_mb=2))
+    with pytest.raises(BatchRefused):
+        evidence_of(BENCH, replace(PLAN, max_tokens_per_mb=0))

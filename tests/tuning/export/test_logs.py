@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from packing.batch.pipeline import simulate
-from packing.batch.simulation import BatchSimulation, BatchSpec
+from packing.batch.simulation import BatchSimulation
+from packing.batch.spec import BatchSpec
 from packing.rows import Rows
 from tuning.export.logs import LogError, compare, read_logs
 
@@ -33,7 +34,7 @@ def log_of(one: BatchSimulation) -> str:
     for step in (one.compute_logp, *one.ppo_update):
         for rank in step.ranks:
             tokens = rank.tokens_per_tree.tolist() + [0] * rank.dummies
-            cap = one.plan.max_tokens_per_mb
+            cap = one.spec.max_tokens_per_mb
             lines.append(
                 f"{HEAD}Packed tree #microbatch: {len(tokens)}, microbatch #tokens: {tokens}, "
                 f"padded to: {[cap] * len(tokens)}, padding lengths: {[cap - t for t in tokens]}."

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from kernels.ranks.job import Pieces
+from packing.batch.simulation import BatchSimulation
 from packing.packers.flat import split_synchronised
 from packing.rows import Rows
 from tests.tuning.sweep_cases import grpo_rows
 from tuning.measure.rank_pieces import rank_pieces
-from tuning.plan.batch import Batch, batch_plan
-from tuning.plan.plan import Layout, TuningPlan
+from tuning.plan.batch import Batch
+from tuning.plan.plan import Layout, Packer, TuningPlan
 
 PLAN = TuningPlan(dp_size=2, ppo_n_minibatches=2, max_tokens_per_mb=512)
 
@@ -26,21 +27,21 @@ def uneven() -> Rows:
     )
 
 
-def pieces_of(mode: Layout, packer: str = "areal") -> list[Pieces]:
-    bench = Batch.of(uneven(), PLAN)
-    plan = batch_plan(PLAN)
-    chain = bench.chain(plan)
-    passes = (*chain.ppo_update, chain.compute_logp)
-    return [rank_pieces(bench.order, one, plan, mode, packer) for one in passes]
+def simulated(packer: Packer = "areal") -> BatchSimulation:
+    return Batch.of(uneven(), PLAN).simulation(replace(PLAN, packer=packer))
+
+
+def pieces_of(mode: Layout, packer: Packer = "areal") -> list[Pieces]:
+    chain = simulated(packer)
+    return [rank_pieces(one, mode) for one in (*chain.ppo_update, chain.compute_logp)]
 
 
 @pytest.mark.parametrize("packer", ["areal", "prefix-aware"])
 @pytest.mark.parametrize("mode", ["tree", "flat", "padded"])
 def test_every_row_is_run_once_by_its_own_rank_and_ranks_are_in_step(
-    mode: Layout, packer: str
+    mode: Layout, packer: Packer
 ) -> None:
-    bench = Batch.of(uneven(), PLAN)
-    chain = bench.chain(batch_plan(PLAN))
+    chain = simulated(packer)
     *updates, logp = pieces_of(mode, packer)
     for ranks, one in zip((*updates, logp), (*chain.ppo_update, chain.compute_logp), strict=True):
         assert len({len(own) for own in ranks}) == 1
@@ -50,25 +51,22 @@ def test_every_row_is_run_once_by_its_own_rank_and_ranks_are_in_step(
 
 
 def test_trees_are_those_of_the_chain_with_its_dummies() -> None:
-    bench = Batch.of(uneven(), PLAN)
-    chain = bench.chain(batch_plan(PLAN))
+    chain = simulated()
     assert sum(one.dummies for one in chain.ppo_update) > 0
     for ranks, one in zip(pieces_of("tree"), chain.ppo_update, strict=False):
         for own, rank in zip(ranks, one.ranks, strict=True):
             filled = [piece for piece in own if piece.rows]
             assert len(own) == one.trees_per_rank and len(own) - len(filled) == rank.dummies
             assert {piece.padded_to for piece in own} == {512}
-            sizes = [bench.order.tree_tokens(np.array(piece.rows)) for piece in filled]
+            sizes = [chain.order.tree_tokens(np.array(piece.rows)) for piece in filled]
             assert sizes == rank.tokens_per_tree.tolist()
 
 
 def test_flat_rows_are_split_as_areal_keeps_ranks_in_step() -> None:
-    bench = Batch.of(uneven(), PLAN)
-    plan = batch_plan(PLAN)
-    chain = bench.chain(plan)
+    chain = simulated()
     for ranks, one in zip(pieces_of("flat"), chain.ppo_update, strict=False):
-        lengths = [bench.order.lengths[rank.members] for rank in one.ranks]
-        expected = split_synchronised(lengths, plan.spec, plan.padding)
+        lengths = [rank.lengths for rank in one.ranks]
+        expected = split_synchronised(lengths, one.spec.micro_batch, one.spec.padding)
         assert [[p.padded_to for p in own] for own in ranks] == [
             list(e.padded_to) for e in expected
         ]

@@ -24,7 +24,6 @@ from tuning.jobs.jobs import Jobs
 from tuning.jobs.processes import identity
 from tuning.measure.ranks import RankBench, bench_for, together
 from tuning.measure.step import Bench
-from tuning.plan.batch import batch_plan
 from tuning.plan.plan import TuningPlan
 from tuning.worker import _devices
 
@@ -32,7 +31,7 @@ torch.set_num_threads(1)
 
 ROOT = Path(__file__).resolve().parents[3]
 PLAN = TuningPlan(dp_size=2, ppo_n_minibatches=2, max_tokens_per_mb=256)
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def rows_of_ranks() -> Rows:
@@ -51,6 +50,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
+@pytest.mark.process
 def test_two_ranks_over_gloo_give_one_point_of_both() -> None:
     rows, heard = rows_of_ranks(), []
     bench = RankBench(PLAN, rows, device="cpu")
@@ -61,7 +61,7 @@ def test_two_ranks_over_gloo_give_one_point_of_both() -> None:
     assert point.p20_s <= point.step_s <= point.p80_s and point.logp_s > 0
     assert point.memory_kind == "peak resident memory of the fullest rank"
     assert (point.memory_bytes or 0) > 2**20
-    chain = bench.bench.chain(batch_plan(PLAN, 256))
+    chain = bench.bench.simulation(PLAN, 256)
     dummies = [sum(one.ranks[rank].dummies for one in chain.ppo_update) for rank in range(2)]
     assert sum(dummies) > 0
     assert point.notes == (
@@ -75,6 +75,7 @@ def test_two_ranks_over_gloo_give_one_point_of_both() -> None:
     assert point.loss == pytest.approx(alone.loss, rel=0.05, abs=0.01)
 
 
+@pytest.mark.process
 def test_a_rank_that_runs_out_of_memory_is_a_result() -> None:
     plan = replace(PLAN, memory_budget_gib=0.05, max_tokens_per_mb=8192)
     point = RankBench(plan, grpo_rows(groups=40, samples=4), device="cpu").measure("tree", 8192)
@@ -140,8 +141,8 @@ def measuring(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[psut
     worker.wait()
 
 
-def gone(processes: list[psutil.Process], within_s: float) -> bool:
-    deadline = time.monotonic() + within_s
+def gone(processes: list[psutil.Process]) -> bool:
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes):
             return True
@@ -149,6 +150,7 @@ def gone(processes: list[psutil.Process], within_s: float) -> bool:
     return False
 
 
+@pytest.mark.process
 def test_a_killed_rank_is_a_result_and_cancelling_leaves_no_process(
     measuring: tuple[subprocess.Popen[str], list[psutil.Process]],
 ) -> None:
@@ -159,7 +161,7 @@ def test_a_killed_rank_is_a_result_and_cancelling_leaves_no_process(
     point = json.loads(worker.stdout.readline())
     assert point["outcome"] == "crashed", point
     assert point["message"].startswith("rank 1 was killed (SIGKILL)")
-    assert gone(below, 5.0), "torchrun ends the other rank"
+    assert gone(below), "torchrun ends the other rank"
 
     assert worker.stdout.readline() == "measuring\n", "the worker goes on"
     below[:] = ranks_of(worker.pid)
@@ -168,19 +170,19 @@ def test_a_killed_rank_is_a_result_and_cancelling_leaves_no_process(
     folder = jobs.folder / "20260101-000000-abcdef"
     folder.mkdir(parents=True)
     (folder / "process.json").write_text(json.dumps(identity(worker.pid)))
-    begun = time.monotonic()
     jobs.cancel(folder.name)
-    assert gone(below, 2.0 - (time.monotonic() - begun)), "ranks have sessions of their own"
+    assert gone(below), "ranks have sessions of their own"
 
 
+@pytest.mark.process
 def test_ranks_end_with_a_worker_that_is_killed_outright(
     measuring: tuple[subprocess.Popen[str], list[psutil.Process]],
 ) -> None:
     worker, below = measuring
     worker.kill()
     ranks = [p for p in below if "RANK" in p.environ()]
-    assert len(ranks) == 2 and gone(ranks, 2.0)
-    assert gone(below, 15.0), "and torchrun after them"
+    assert len(ranks) == 2 and gone(ranks)
+    assert gone(below), "and torchrun after them"
 
 
 def keep_measuring() -> None:

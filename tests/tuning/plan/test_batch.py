@@ -1,14 +1,27 @@
-"""The workbench: a plan's batch, and figures that are the packers' own."""
+"""Batch: what a plan draws, and what AReaL does with it under the plan."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from packing.packers.areal import RowTooLong, pack_areal
+from packing.batch.pipeline import simulate
+from packing.batch.spec import BatchSpec
+from packing.packers.flat import PaddingRule
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
-from tuning.plan.batch import Batch, aligned, batch_plan, batch_rows, sample_index
+from tuning.plan.batch import (
+    Batch,
+    CurvePoint,
+    batch_rows,
+    batch_spec,
+    mended,
+    sample_index,
+    smallest_cap,
+)
 from tuning.plan.plan import TuningPlan
 
 
@@ -38,45 +51,81 @@ def test_rollouts_are_cut_at_max_new_tokens() -> None:
     assert [r.tolist() for r in batch_rows(rows, TuningPlan(max_new_tokens=2))] == [[1, 2]]
 
 
-def test_figures_are_those_of_the_packers_and_are_kept() -> None:
-    bench = Batch.of(made_rows(), TuningPlan())
-    packing = bench.packing(128)
-    assert packing.tree_of_row.tolist() == pack_areal(bench.order, 128).tree_of_row.tolist()
-    assert bench.packing(128) is packing
-    assert bench.metrics(128).n_trees == packing.n_trees
-    assert bench.packing(128, "prefix-aware").n_trees <= packing.n_trees
-    assert bench.bounds(128).trees <= bench.packing(128, "prefix-aware").n_trees
-    assert bench.replayed(128).packer == "areal"
-    assert bench.row_tokens_per_tree(128).sum() == bench.rows.n_tokens
-    shuffled = [bench.shuffled(128, seed).tree_of_row.tolist() for seed in range(3)]
-    assert shuffled[0] == bench.shuffled(128, 0).tree_of_row.tolist() != shuffled[1]
-    with pytest.raises(RowTooLong):
-        bench.packing(16)
+def test_the_simulation_is_the_plans_own_and_is_kept() -> None:
+    rows = made_rows()
+    plan = TuningPlan(
+        dp_size=3, ppo_n_minibatches=2, dispatch="spmd", max_tokens_per_mb=256, packer="areal"
+    )
+    batch = Batch.of(rows, plan)
+    simulation = batch.simulation(plan)
+    assert batch.simulation(plan) is simulation
+    direct = simulate(rows, BatchSpec(256, 3, 2, "spmd"))
+    assert simulation.figures() == direct.figures()
+    assert batch.simulation(plan, 512).spec.max_tokens_per_mb == 512
+
+
+def test_prompts_arrive_in_random_order_and_areal_sorts_them() -> None:
+    plan = TuningPlan(max_tokens_per_mb=256)
+    same_size = Batch.of(Rows.from_lists([[g, 1, 2] for g in range(9)], list(range(9))), plan)
+    fed = [same_size.shuffled(plan, seed).packing.arrival.tolist() for seed in range(3)]
+    assert fed[0] == same_size.shuffled(plan, 0).packing.arrival.tolist() != fed[1]
+    sizes = Batch.of(Rows.from_lists([[g] * (g + 1) for g in range(9)], list(range(9))), plan)
+    fed = [sizes.shuffled(plan, seed).packing.arrival.tolist() for seed in range(3)]
+    assert fed[0] == fed[1] == fed[2] == list(range(8, -1, -1))
+
+
+def test_a_batch_refuses_a_plan_that_draws_another() -> None:
+    plan = TuningPlan(prompts_per_step=4)
+    batch = Batch.of(made_rows(), plan)
+    assert batch.simulation(replace(plan, dp_size=2, max_tokens_per_mb=256)).n_trees
+    for other in ({"prompts_per_step": 8}, {"samples_per_prompt": 2}, {"max_new_tokens": 9}):
+        with pytest.raises(ValueError, match="drawn by another plan"):
+            batch.simulation(replace(plan, **other))  # type: ignore[arg-type]
+
+
+def test_a_refusal_has_a_mend_that_a_plan_can_take() -> None:
+    plan = TuningPlan(dp_size=7)
+    batch = Batch.of(made_rows(), plan)
+    refused = batch.refusal(plan)
+    assert refused is not None and batch.refusal(replace(plan, dp_size=6)) is None
+    for fix in refused.fixes:
+        changed = mended(plan, fix)
+        assert Batch.of(made_rows(), changed).refusal(changed) is None, fix
 
 
 def test_caps_run_from_the_longest_row_to_one_tree() -> None:
-    bench = Batch.of(made_rows(), TuningPlan())
-    caps = bench.caps(128)
-    assert caps[0] == aligned(bench.smallest_cap, 128)
-    assert bench.metrics(caps[-1]).n_trees == 1
+    plan = TuningPlan()
+    batch = Batch.of(made_rows(), plan)
+    caps = batch.caps(plan, 48)
+    assert caps[0] == smallest_cap(batch.rows, plan)
+    assert batch.simulation(plan, caps[-1]).n_trees == 1
     assert all(c % 128 == 0 for c in caps) and caps == sorted(set(caps))
-    point = bench.curve_point(caps[0], "areal")
-    assert point.paid_tokens == point.n_trees * caps[0]
-    assert bench.curve_point(caps[0], "flat").paid_tokens == bench.comparison(caps[0]).flat
+    point = CurvePoint.of(batch.simulation(plan, caps[0]))
+    assert point.paid_tokens == point.n_run * caps[0]
+    assert point.flat == batch.simulation(plan, caps[0]).comparison.flat
 
 
-def test_the_chain_follows_the_plan() -> None:
-    bench = Batch.of(made_rows(), TuningPlan())
-    plan = TuningPlan(dp_size=3, ppo_n_minibatches=2, dispatch="spmd", max_tokens_per_mb=256)
-    chain = bench.chain(batch_plan(plan))
-    assert len(chain.parts) == 3 and len(chain.ppo_update) == 2
-    assert chain.plan.max_tokens_per_mb == 256 and chain.plan.mode == "spmd"
-    assert bench.chain(batch_plan(plan, 512)).plan.max_tokens_per_mb == 512
+@pytest.mark.parametrize(
+    ("fields", "padding"),
+    [
+        ({"engine": "fsdp"}, PaddingRule()),
+        ({"engine": "megatron", "tp_size": 4}, PaddingRule.megatron(4)),
+        (
+            {"engine": "archon", "model": "Qwen/Qwen3-8B", "dtype": "bfloat16"},
+            PaddingRule.archon(4096, 2),
+        ),
+        ({"engine": "archon", "model": "nobody/knows", "tp_size": 2}, PaddingRule(False, 4)),
+    ],
+)
+def test_the_flat_baseline_is_padded_by_the_plans_engine(
+    fields: dict[str, Any], padding: PaddingRule
+) -> None:
+    assert batch_spec(TuningPlan(**fields)).padding == padding
 
 
 def test_divergences_name_what_keeps_rows_apart() -> None:
     tail = list(range(100, 200))
     rows = Rows.from_lists([[1, 2, 50 + i, *tail, 7 + i] for i in range(6)])
-    (found, *_) = Batch(rows, PrefixOrder.of(rows)).divergences(1024)
+    (found, *_) = Batch(rows, PrefixOrder.of(rows)).divergences(TuningPlan(max_tokens_per_mb=1024))
     assert found.position == 2 and found.equal_tokens >= 100
-    assert found.ratio_to < found.ratio_from
+    assert found.tree_tokens[1] < found.tree_tokens[0]

@@ -6,8 +6,10 @@ import shlex
 from typing import Any
 
 import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
 
-from packing.sources.spec import Simulate, SourceSpec
+from packing.sources.spec import Kind, Simulate, SourceSpec, parse_rows
 from tuning.cli import app
 from tuning.cli.common import RowOptions
 from tuning.plan.commands import command_line, rows_argument, source_options
@@ -51,7 +53,7 @@ def test_what_differs_is_said() -> None:
         "--expand turn",
         "--role 'prompt=q a'",
         "--prompts 8",
-        "--mode spmd",
+        "--dispatch spmd",
         "--packer prefix-aware",
         "--gradient-checkpointing",
         "--caps 4096,8192",
@@ -82,3 +84,14 @@ def test_rows_are_read_back(source: SourceSpec) -> None:
         name = option.removeprefix("--")
         given[name] = [value] if name == "version" else int(value) if name == "limit" else value
     assert RowOptions(words[0], **given).spec() == source
+
+
+@given(st.sampled_from(["sample", "hub", "file"]), st.text(min_size=1))
+@example("file", "{")
+@example("file", "hub:")
+@example("file", "-v.jsonl")
+def test_rows_of_any_name_are_read_back(kind: Kind, location: str) -> None:
+    assume("\0" not in location)
+    source = SourceSpec(kind, location)
+    argument = rows_argument(source)
+    assert parse_rows(argument) == source and not argument.startswith("-")

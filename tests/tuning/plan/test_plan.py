@@ -77,7 +77,7 @@ def test_a_bad_parameter_is_named_and_the_rest_is_kept(query: dict[str, str]) ->
     [
         ([], "a plan is an object"),
         ({"speed": 1}, "speed is no field of a plan"),
-        ({"dp_size": True}, "dp_size must be a whole number"),
+        ({"dp_size": True}, "dp_size is True; it must be a whole number, at least 1"),
         ({"caps": [1.5]}, "caps must be a list of whole numbers"),
         ({"gradient_checkpointing": 1}, "must be true or false"),
     ],
@@ -92,6 +92,8 @@ def test_problems_say_what_to_choose() -> None:
     plan = TuningPlan(max_tokens_per_mb=8000, prompts_per_step=30, dp_size=8)
     unaligned, undivided = plan.problems()
     assert "choose a multiple of 128, such as 8064" in unaligned
-    assert "30 prompts per step do not divide over 8" in undivided
+    assert "30 prompts a step do not divide over 8" in undivided
     assert "multiple of 384" in TuningPlan(tp_size=3).problems()[0]
-    assert "dp_size is 0; choose at least 1." in TuningPlan(dp_size=0).problems()
+    assert (
+        "dp_size is 0; it must be a whole number, at least 1." in TuningPlan(dp_size=0).problems()
+    )

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packing.batch.pipeline import simulate
-from packing.batch.simulation import BatchSpec
+from packing.batch.spec import BatchSpec
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from tests.packing.strategies import any_rows
@@ -20,7 +20,7 @@ PARTS = ("first", "again", "padding")
 
 def picture_of(rows: Rows, plan: BatchSpec) -> BatchPicture:
     order = PrefixOrder.of(rows)
-    return batch_picture(order, simulate(rows, plan, order))
+    return batch_picture(simulate(rows, plan, order))
 
 
 @settings(max_examples=60, deadline=None)

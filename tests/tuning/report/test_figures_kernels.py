@@ -13,7 +13,7 @@ from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from packing.trie import whole_trie
 from tuning.measure.proofs.kernels import FLAT
-from tuning.report.figures.kernels import NAMES, attention_bars, layer_errors, milliseconds
+from tuning.report.figures.kernels import NAMES, attention_bars, layer_errors
 from tuning.report.figures.tile_maps import TileMap
 from tuning.report.figures.tiles import MOST_CELLS, pooled_by, tile_maps, tile_table
 
@@ -73,13 +73,6 @@ def test_errors_beyond_tolerance_stand_out_and_zeros_stay_on_the_axis() -> None:
     assert colors[0] == colors[1] != colors[2]
     assert all(x > 0 for x in mean.x) and mean.customdata[2] == 0
     assert set(tolerance.x) == {1e-5}
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.1234, "0.123 ms"), (12.34, "12.3 ms"), (1234.5, "1,234 ms")]
-)
-def test_milliseconds(value: float, text: str) -> None:
-    assert milliseconds(value) == text
 
 
 def _maps(rows: int, tokens: int) -> tuple[TileMap, TileMap]:

@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from packing.rows import Rows
+from packing.spec import aligned
 from tests.tuning.sweep_cases import FormulaBench, RecordingTask, grpo_rows
 from tuning.measure.step import Bench
-from tuning.plan.batch import Batch, aligned, batch_rows
+from tuning.plan.batch import Batch, batch_rows
 from tuning.plan.plan import TuningPlan
 from tuning.sweep.batches import MOST_BATCHES, OtherBatches, other_batches
 from tuning.sweep.candidates import counted
@@ -90,11 +91,11 @@ def test_counts_are_those_of_every_batch_by_itself(tmp_path: Path) -> None:
         alone = [counted(Batch.of(b, TuningPlan()), TuningPlan(), cap) for b in every]
         assert point.n_trees == alone[0].n_trees
         assert point.mean_n_trees == pytest.approx(np.mean([a.n_trees for a in alone]))
-        assert point.worst_n_trees == max(a.n_trees for a in alone)
+        assert point.worst_n_trees == max(a.n_trees or 0 for a in alone)
         paid = [a.padded_token_ratio or 0.0 for a in alone]
         assert point.mean_padded_token_ratio == pytest.approx(np.mean(paid))
         assert point.worst_padded_token_ratio == pytest.approx(max(paid))
-        ratios = [a.tree_token_ratio for a in alone]
+        ratios = [a.tree_token_ratio or 0.0 for a in alone]
         assert point.worst_tree_token_ratio == pytest.approx(max(ratios))
     reached = [p for p in timed if p.mean_predicted_s is not None]
     assert reached, "the model reaches some"
@@ -169,6 +170,6 @@ def test_an_estimate_for_another_gpu_is_over_all_batches_too() -> None:
     for point in timed:
         assert point.mean_predicted_s is not None and point.worst_predicted_s is not None
         assert point.worst_predicted_s >= max(point.mean_predicted_s, point.step_s or 0.0)
-        assert point.worst_n_trees is not None and point.worst_n_trees >= point.n_trees
+        assert point.worst_n_trees is not None and point.worst_n_trees >= (point.n_trees or 0)
     alone = estimate_sweep(batch_rows(rows, PLAN), PLAN, gpu, rows.longest)
     assert {p.mean_predicted_s for p in alone.points} == {None}

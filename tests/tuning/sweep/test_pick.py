@@ -102,6 +102,8 @@ def test_advice_counts_what_minibatches_and_order_cost() -> None:
     found = advice_for(bench, TuningPlan(ppo_n_minibatches=4), points)
     assert any(s.startswith("ppo_n_minibatches 1 instead of 4 would pay") for s in found)
     assert any("gradient checkpointing" in s for s in found)
-    sorted_ = advice_for(bench, TuningPlan(), points)
-    assert any("in Espalier's order" in s for s in sorted_)
+    plan, ours = TuningPlan(), TuningPlan(packer="prefix-aware")
+    paid = [bench.simulation(p, 256).paid_tokens for p in (plan, ours)]
+    told = [s for s in advice_for(bench, plan, points) if "Espalier's packer inside AReaL" in s]
+    assert bool(told) == (paid[1] < 0.97 * paid[0])
     assert advice_for(bench, TuningPlan(), []) == []

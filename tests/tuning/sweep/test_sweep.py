@@ -226,7 +226,7 @@ def test_real_steps_of_the_tiny_model(tmp_path: Path) -> None:
     rows = grpo_rows(groups=4, samples=3, top=5000)
     plan = replace(PLAN, caps=(256, 512, 640))
     task = RecordingTask.of(plan, rows, tmp_path)
-    Sweep(task, Bench(plan, rows), 20.0).run()
+    Sweep(task, Bench(plan, rows), 3600.0).run()
     result = result_of(task)
     assert [p.step_kind for p in result.points] == ["measured"] * 3
     for point in (*result.points, *result.baselines.values()):

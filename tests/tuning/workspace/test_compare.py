@@ -20,9 +20,8 @@ from tuning.jobs.points import Point, Question
 from tuning.jobs.store import Store
 from tuning.plan.batch import Batch
 from tuning.plan.plan import Packer, PlanError, TuningPlan
-from tuning.plan.summary import BatchSummary
+from tuning.plan.summary import BatchSummary, Packed
 from tuning.workspace.compare import Compared, compare
-from tuning.workspace.compare_counted import Counted, packed_at
 from tuning.workspace.compare_side import Measure, Side, side_of
 from tuning.workspace.compare_text import compare_line, plan_of_link, text_of
 from tuning.workspace.file import save_workspace
@@ -64,7 +63,7 @@ def test_two_caps_of_one_batch() -> None:
     compared = compare(a, b)
     assert compared.changed == (("max_tokens_per_mb", "512", "1024"),)
     assert line(compared, "tokens")["difference"] == 0
-    trees = line(compared, "trees, all ranks")
+    trees = line(compared, "trees")
     assert trees["difference"] == -1 and trees["ratio"] == 0.5
     assert trees["winner"] == "", "fewer trees of a larger cap are neither better nor worse"
     paid = line(compared, PAID)
@@ -128,7 +127,7 @@ def test_other_machines_and_models_are_said() -> None:
 def test_what_cannot_run_has_no_speed() -> None:
     refused = timed(1.0, replace(PLAN, max_tokens_per_mb=128))
     compared = compare(timed(1.0), refused)
-    assert compared.sentence.startswith("B cannot run: row ")
+    assert compared.sentence.startswith("B cannot run: AReaL stops: “Sequence length")
     assert line(compared, STEP)["b"] is None and line(compared, STEP)["ratio"] is None
     assert all(one.b_s is None for one in compared.caps)
     over = timed(1.0, replace(PLAN, memory_budget_gib=0.5), memory_bytes=2**30)
@@ -170,14 +169,16 @@ def test_counted_from_rows_as_a_summary_has_it(packer: Packer, ranks: int) -> No
     own = grpo_rows()
     bench = Batch(own, PrefixOrder.of(own))
     summary = BatchSummary.of(bench, plan)
-    counted = Counted.of(bench, plan)
-    assert counted == Counted.from_summary(summary, packer)
-    assert counted.packed == packed_at(bench, plan, 256)
+    counted = BatchSummary.of(bench, plan, detail=False)
+    mine = counted.of_packer(packer)
+    assert counted.packed == (mine,) and mine == summary.of_packer(packer)
+    assert mine == Packed.of(bench.simulation(plan, 256))
+    assert (counted.flat, counted.padded) == (summary.flat, summary.padded)
     assert summary.picture is not None
     panels = {panel.mode: panel for panel in summary.picture.panels}
     assert counted.packed is not None
-    assert counted.packed.paid_tokens == panels["tree"].tokens
-    assert counted.packed.paid_tokens // 256 == panels["tree"].lines
+    assert mine.paid_tokens == panels["tree"].tokens
+    assert mine.paid_tokens // 256 == panels["tree"].lines
 
 
 @pytest.mark.parametrize(
@@ -241,7 +242,6 @@ def test_the_command_takes_links_runs_and_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ESPALIER_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
     carried = tmp_path / "carried.zip"
     save_workspace(carried, workspace(), with_rows=True)
     pairs = "data=sample:preference-pairs"
@@ -258,13 +258,13 @@ def test_the_command_takes_links_runs_and_files(
         Store().add(run, plan, told)
     two = ask(f"?{pairs}&cap=512", f"?{pairs}&cap=1024")
     counted = {one["name"]: one for one in two["lines"]}
-    assert counted["rows"]["difference"] == 0 and counted["trees, all ranks"]["difference"] < 0
+    assert counted["rows"]["difference"] == 0 and counted["trees"]["difference"] < 0
     compared = ask("a", "b")
     assert [(one["a_s"], one["b_s"], one["ratio"]) for one in compared["caps"]] == [(2, 1, 0.5)]
     assert compared["lines"][0]["name"] == STEP, "rows that are not these are not counted"
     assert ask(str(carried), "a")["a"] == str(carried)
     for words, sentence in (
-        (("a", "x"), "no run is called 'x'; the newest are b, a"),
+        (("a", "x"), "no run of the history called 'x'; the newest are b, a"),
         (("?cap=x", "a"), "cap='x' was not used"),
     ):
         done = CliRunner().invoke(app, ["compare", *words])

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from packing.rows import Rows
 from packing.sources.spec import SourceSpec
 from tests.tuning.workspaces import PLAN, rows, workspace
-from tuning.jobs.jobs import save_rows
+from tuning.jobs.jobs import Jobs, save_rows
+from tuning.jobs.points import Point, Question
 from tuning.jobs.store import Store
 from tuning.plan.plan import TuningPlan
 from tuning.workspace import file as workspace_file
@@ -122,11 +123,38 @@ def test_a_run_of_the_history_with_its_rows(tmp_path: Path) -> None:
     folder = tmp_path / "jobs" / "run7"
     folder.mkdir(parents=True)
     save_rows(folder / "rows.npz", rows())
-    found = Workspace.of_run("run7", store, tmp_path / "jobs")
+    found = Workspace.of_run("run7", store, Jobs(tmp_path / "jobs", store)).counted()
     assert found.batch is not None and found.batch.fingerprint == rows().fingerprint
     assert {p.run for p in found.points} == {"run7"} and len(found.points) == 2
     with pytest.raises(WorkspaceError, match="no run of the history called 'run8'"):
-        Workspace.of_run("run8", store, tmp_path / "jobs")
+        Workspace.of_run("run8", store, Jobs(tmp_path / "jobs", store))
+
+
+def test_a_source_that_grew_keeps_what_was_measured(tmp_path: Path) -> None:
+    """Points of the rows as they were are shown; the rows as they are now are not counted."""
+    store, file = Store(tmp_path / "history.sqlite"), tmp_path / "rows.npz"
+
+    def write(lists: list[list[int]]) -> str:
+        own = Rows.from_lists(lists, group=[0] * len(lists))
+        np.savez(file, tokens=own.tokens, offsets=own.offsets, groups=own.group)
+        return own.fingerprint
+
+    data = write([[1, 2, 3], [1, 2, 4]])
+    plan = replace(PLAN, source=SourceSpec("file", str(file)))
+    asked = Question.of(plan, "tree", plan.max_tokens_per_mb, data, "cpu", "2.9")
+    store.add("run1", plan, Point(asked, "measured", step_s=1.0))
+    whole = Workspace.of_run("run1", store, Jobs(tmp_path / "jobs", store)).counted()
+    assert whole.batch is not None and whole.batch.rows == 2 and not whole.notes
+    write([[1, 2, 3], [1, 2, 4], [1, 2, 5]])
+    grown = Workspace.of_run("run1", store, Jobs(tmp_path / "jobs", store)).counted()
+    assert [p.point.step_s for p in grown.points] == [1.0] and grown.batch is None
+    assert "The source has changed since" in grown.notes[0]
+    folder = tmp_path / "jobs" / "run1"
+    folder.mkdir(parents=True)
+    save_rows(folder / "rows.npz", Rows.from_lists([[1, 2, 3], [1, 2, 4]], group=[0, 0]))
+    kept = Workspace.of_run("run1", store, Jobs(tmp_path / "jobs", store)).counted()
+    assert kept.batch is not None and kept.batch.rows == 2 and kept.fingerprint == data
+    assert "the rows are those that were measured" in kept.notes[0]
 
 
 def test_a_source_that_is_gone_is_a_note(tmp_path: Path) -> None:
@@ -192,7 +220,7 @@ HOSTILE: dict[str, tuple[Spoil, str]] = {
     "an absolute path": (lambda c: c | {"/tmp/x": b"x"}, "which none has"),
     "an unknown member": (lambda c: c | {"rows.pkl": b"x"}, "rows.pkl"),
     "no head": (lambda c: {k: v for k, v in c.items() if k != "workspace.json"}, "needs one"),
-    "a newer version": (_head(version=2), "newer Espalier"),
+    "a newer version": (_head(version=3), "newer Espalier"),
     "another format": (_head(format="other"), "does not say"),
     "a plan with an unknown field": (_head(plan={"colour": "red"}), "colour"),
     "a plan that is a list": (_head(plan=[]), "named fields"),

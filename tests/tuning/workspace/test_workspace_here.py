@@ -26,7 +26,6 @@ SAMPLE = TuningPlan(source=SourceSpec("sample", "math-grpo"), prompts_per_step=2
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ESPALIER_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
 
 
 def carried(made: Workspace, folder: Path, with_rows: bool) -> Workspace:
@@ -70,9 +69,9 @@ def test_rows_that_came_along_open_here(tmp_path: Path) -> None:
     loaded = load(taken.plan.source)
     assert loaded.rows.fingerprint == rows().fingerprint
     assert loaded.rows.decoder is not None, "the tokenizer came along by name"
-    again = Workspace.of_run("run1", store, tmp_path / "no jobs")
+    again = Workspace.of_run("run1", store, Jobs(tmp_path / "no jobs", store)).counted()
     assert again.batch is not None and again.fingerprint == rows().fingerprint
-    assert "workspace file" in again.notes[0]
+    assert "the rows are those that were measured" in again.notes[0]
 
 
 def test_without_rows_the_plan_is_the_plan(tmp_path: Path) -> None:

@@ -1,6 +1,17 @@
-"""AReaL's rules for tree training, grouped by theme; each module registers its own."""
+"""AReaL's rules, grouped by theme; each module registers its own."""
 
-from tuning.doctor.rules import algorithm, cap, data, engine, environment, memory, model, schema
+from tuning.doctor.rules import (
+    algorithm,
+    cap,
+    data,
+    engine,
+    environment,
+    joined,
+    memory,
+    model,
+    schema,
+    start,
+)
 from tuning.doctor.rules.base import RULES, Case, Finding, Rule, Severity
 
 __all__ = [
@@ -14,7 +25,9 @@ __all__ = [
     "data",
     "engine",
     "environment",
+    "joined",
     "memory",
     "model",
     "schema",
+    "start",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tuning.areal.config import TRAINER_NAMES
 from tuning.doctor.rules.base import Case, Found, rule
@@ -20,35 +21,27 @@ def trainer(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("critic", "fails at first batch", "engine/fsdp_engine.py:2066; archon_utils.py")
+@rule("critic", "fails at first batch", "engine/fsdp_engine.py:2066; archon_utils.py", each=True)
 def critic(case: Case) -> Iterator[Found]:
-    if case.config.trainer == "rw" or case.actor("is_critic") is True:
-        yield Found(
-            "The engine is a critic (is_critic), or the trainer a reward model.",
-            "Leave tree training off here: it serves PPO and GRPO actors only.",
-            says="Tree training with critic model is not supported yet.",
-            path=case.path("is_critic"),
-            severity="fails at start" if case.engine == "archon" else None,
-        )
-
-
-@rule("critic-with-trees", "fails at first batch", "engine/fsdp_engine.py:2066", always=True)
-def critic_with_trees(case: Case) -> Iterator[Found]:
-    if case.config.trainer == "ppo" and case.config.has("critic") and case.tree_on("critic"):
-        yield Found(
-            "critic.enable_tree_training is true.",
-            "Set critic.enable_tree_training to false; actor and ref may keep theirs.",
-            says="Tree training with critic model is not supported yet.",
-            path="critic.enable_tree_training",
-            fix={"critic.enable_tree_training": False},
-        )
+    if not case.is_critic:
+        return
+    path = case.path(case.tree_key)
+    off: Any = "disabled" if case.version == "tree_training_mode" else False
+    yield Found(
+        "Trees are on in an engine with a value head (a critic, or a reward model).",
+        f"Set {path} to {_word(off)}; they serve PPO and GRPO actors and ref.",
+        says="Tree training with critic model is not supported yet.",
+        path=path,
+        severity="fails at start" if case.engine == "archon" else None,
+        fix={path: off},
+    )
 
 
 @rule("sequence-level", "fails at first batch", "utils/functional/functional.py:84 and :270")
 def sequence_level(case: Case) -> Iterator[Found]:
     if not case.is_ppo:
         return
-    if case.actor("importance_sampling_level") == "sequence":
+    if case.setting("importance_sampling_level") == "sequence":
         path = case.path("importance_sampling_level")
         yield Found(
             "importance_sampling_level is sequence (GSPO); trees have no row boundaries there.",
@@ -56,7 +49,9 @@ def sequence_level(case: Case) -> Iterator[Found]:
             says="cu_seqlens is required for 1D tensors (packed format)",
             path=path,
         )
-    if case.actor("rejection_sampling.level") == "sequence" and case.actor("use_decoupled_loss"):
+    if case.setting("rejection_sampling.level") == "sequence" and case.setting(
+        "use_decoupled_loss"
+    ):
         path = case.path("rejection_sampling.level")
         yield Found(
             "rejection_sampling.level is sequence; trees have no row boundaries there.",
@@ -66,7 +61,13 @@ def sequence_level(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("batch-divides", "fails at first batch", "utils/seqpack.py:540; infra/dist_rollout.py", True)
+@rule(
+    "batch-divides",
+    "fails at first batch",
+    "utils/seqpack.py:540; infra/dist_rollout.py",
+    always=True,
+    each=True,
+)
 def batch_divides(case: Case) -> Iterator[Found]:
     batch = case.whole("train_dataset.batch_size")
     if case.backend is None or batch is None or not case.config.has("train_dataset.batch_size"):
@@ -105,31 +106,38 @@ def dynamic_batch(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("rows-per-minibatch", "fails at first batch", "trainer/ppo/actor.py:454; seqpack.py", True)
+@rule(
+    "rows-per-minibatch",
+    "fails at first batch",
+    "trainer/ppo/actor.py:454; seqpack.py",
+    always=True,
+    each=True,
+)
 def rows_per_minibatch(case: Case) -> Iterator[Found]:
-    if case.config.trainer != "ppo" or case.backend is None:
+    trained = case.role in ("actor", "critic")
+    if case.config.trainer != "ppo" or case.backend is None or not trained:
         return
     batch = case.whole("train_dataset.batch_size")
-    minibatches = case.whole("actor.ppo_n_minibatches")
+    minibatches = case.minibatches
+    path = case.path("ppo_n_minibatches")
     samples = case.whole("gconfig.n_samples") or 1
     if batch is None or minibatches is None or not case.config.has("train_dataset.batch_size"):
         return
     rows = batch // case.backend.data * samples
-    agent = any(case.config.has(key) for key in ("econfig", "agent_run_args", "max_turns"))
-    if 0 < rows < minibatches and not agent:
+    if 0 < rows < minibatches and not case.config.multi_turn:
         yield Found(
             f"A rank gets {rows} rows ({batch} prompts × {samples} samples over "
             f"{case.backend.data} ranks), fewer than ppo_n_minibatches = {minibatches}.",
-            f"Set actor.ppo_n_minibatches to at most {rows}.",
+            f"Set {path} to at most {rows}.",
             says=f"Number of values {rows} is smaller than min_groups {minibatches}",
-            path="actor.ppo_n_minibatches",
-            fix={"actor.ppo_n_minibatches": 1},
+            path=path,
+            fix={path: rows},
         )
 
 
 @rule("minibatches-scatter", "slow", "trainer/ppo/actor.py:454")
 def minibatches_scatter(case: Case) -> Iterator[Found]:
-    minibatches = case.whole(case.path("ppo_n_minibatches"))
+    minibatches = case.minibatches
     if not case.is_ppo or minibatches is None or minibatches == 1 or case.rows is not None:
         return
     path = case.path("ppo_n_minibatches")
@@ -139,58 +147,74 @@ def minibatches_scatter(case: Case) -> Iterator[Found]:
     yield Found(
         f"ppo_n_minibatches is {minibatches}{default}: samples of one prompt are dealt to "
         "different minibatches, and each minibatch computes their prompt again.",
-        f"Set {path} to 1 where the algorithm allows it; give rows to have the cost counted.",
+        f"{path}: 1 makes one optimizer step of {minibatches}; that is another algorithm. Give "
+        "rows to have the cost counted.",
         path=path,
-        fix={path: 1},
     )
 
 
-@rule("reference-settings", "fails at first batch", "trainer/rl_trainer.py:784; engine tree paths")
-def reference_settings(case: Case) -> Iterator[Found]:
-    if not case.uses_ref:
+@rule("engine-beside-trees", "slow", "trainer/rl_trainer.py:784; engine/fsdp_engine.py", each=True)
+def engine_beside_trees(case: Case) -> Iterator[Found]:
+    """Told of the engine with trees: what of the engines beside it that have none."""
+    if case.role != "actor" or case.config.trainer != "ppo":
         return
-    kl = case.actor("kl_ctl")
-    if not case.tree_on("ref"):
-        path = f"ref.{case.tree_key}"
-        fix = {path: case.tree_value, "ref.pad_to_maximum": True}
-        if case.spmd and case.engine == "fsdp":
+    for role in case.engines:
+        other = case.of(role)
+        if role == "actor" or other.trees:
+            continue
+        shared = other.shares_process and case.engine == other.engine == "fsdp"
+        path = other.path(case.tree_key)
+        fix: dict[str, Any] = {path: case.tree_value, other.path("pad_to_maximum"): True}
+        if case.cap is not None:
+            fix[other.path("mb_spec.max_tokens_per_mb")] = case.cap
+        mend = f"Set {path} to {_word(case.tree_value)}, {other.path('pad_to_maximum')} to true "
+        mend += "and the actor's max_tokens_per_mb."
+        if shared and other.is_critic:
+            own = other.path("scheduling_strategy.fork")
             yield Found(
-                "ref runs without trees in the process where the actor's attention is replaced.",
-                f"Set {path} to {_word(case.tree_value)}, ref.pad_to_maximum to true and the "
-                "actor's max_tokens_per_mb.",
+                f"{role} runs in the actor's process, where FSDP's attention is replaced by the "
+                "trees'; a critic can run there neither with trees nor without.",
+                f"Set {own} to true, which gives it a process of its own."
+                if not case.spmd
+                else "Leave SPMD mode, or tree training.",
+                says="_tree_attn_fwd_func requires a pre-created BlockMask",
+                path=own,
+                severity="fails at first batch",
+                fix={} if case.spmd else {own: True},
+            )
+        elif shared:
+            yield Found(
+                f"{role} runs without trees in the process where the actor's attention is "
+                "replaced.",
+                mend,
                 says="_tree_attn_fwd_func requires a pre-created BlockMask",
                 path=path,
+                severity="fails at first batch",
                 fix=fix,
             )
-        else:
+        elif role == "ref":
             yield Found(
-                f"kl_ctl is {kl}, so ref computes log-probabilities too, and without trees.",
-                f"Set {path} to {_word(case.tree_value)} and ref.pad_to_maximum to true.",
+                f"kl_ctl is {case.setting('kl_ctl')}, so ref computes log-probabilities too, and "
+                "without trees.",
+                mend,
                 path=path,
-                severity="slow",
                 fix=fix,
             )
-        return
-    cap = case.get("ref.mb_spec.max_tokens_per_mb")
-    if cap is None or (isinstance(cap, int) and (cap <= 0 or cap % case.block)):
-        path = "ref.mb_spec.max_tokens_per_mb"
+
+
+@rule("forced-minibatch", "no effect", "api/cli_args.py (main), PPOActorConfig", always=True)
+def forced_minibatch(case: Case) -> Iterator[Found]:
+    asked = case.whole(case.path("ppo_n_minibatches"))
+    if case.setting("prox_logp_method") == "reuse_train_logp" and asked and asked > 1:
+        path = case.path("ppo_n_minibatches")
         yield Found(
-            f"ref uses trees, and its max_tokens_per_mb is {'not set' if cap is None else cap}.",
-            f"Set {path} as for the actor"
-            + (f", to {case.cap}." if case.cap and case.cap % case.block == 0 else "."),
-            says="MicroBatchSpec.max_tokens_per_mb must be a positive value for tree training."
-            if cap is None or cap <= 0
-            else f"max_tokens_per_tree ({cap}) must be a multiple of {case.block}",
+            f"prox_logp_method is reuse_train_logp: AReaL runs one minibatch, not {asked}.",
+            f"Set {path} to 1, so that the file says what runs.",
+            says="Forcing ppo_n_minibatches=1; note this changes training dynamics to a single "
+            "optimizer step per PPO update.",
             path=path,
-            fix={path: case.cap} if case.cap and case.cap % case.block == 0 else {},
-        )
-    if case.get("ref.pad_to_maximum") is False and case.engine != "archon":
-        yield Found(
-            "ref uses trees, and ref.pad_to_maximum is false.",
-            "Set ref.pad_to_maximum to true.",
-            says="No padding is not supported for tree training.",
-            path="ref.pad_to_maximum",
-            fix={"ref.pad_to_maximum": True},
+            when="AReaL warns and goes on",
+            fix={path: 1},
         )
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 from packing.rows import Rows
 from packing.spec import BLOCK_SIZE
-from tuning.areal.backend import Backend
+from tuning.areal.backend import Backend, BackendError, Server
 from tuning.areal.config import UNKNOWN, ArealConfig
 from tuning.areal.models import Model, find_model
+from tuning.areal.names import TREES_SERVE
 from tuning.areal.schema import Version
 
 Severity = Literal["fails at start", "fails at first batch", "silently wrong", "slow", "no effect"]
@@ -74,6 +75,8 @@ class Found:
 class Case:
     """What rules look at: a config, the version it is for, and rows where there are any.
 
+    role: the engine in question: ``actor``, ``ref``, ``critic``, ``teacher.train``; empty where
+          the file is an engine's config itself
     memo: work that several rules share
     """
 
@@ -83,53 +86,136 @@ class Case:
     memory_budget_gib: float = 0.0
     environment: Mapping[str, str] = field(default_factory=dict)
     memo: dict[str, Any] = field(default_factory=dict)
+    role: str = "actor"
 
     def get(self, path: str) -> Any:
         return self.config.get(path, self.version)
 
-    def actor(self, name: str) -> Any:
-        return self.config.actor(name, self.version)
+    def setting(self, name: str) -> Any:
+        """``get`` of one of this engine's keys."""
+        return self.get(self.path(name))
 
     def path(self, name: str) -> str:
-        """The whole path of one of the actor's keys."""
-        return self.config.prefix + name
+        """The whole path of one of this engine's keys."""
+        if self.config.trainer == "engine":
+            return name
+        return f"{self.role}.{name}"
+
+    def of(self, role: str) -> Case:
+        """The same with another engine in question."""
+        return replace(self, role=role)
+
+    @property
+    def named(self) -> str:
+        """How a sentence begins that is about this engine: nothing for the actor."""
+        return "" if self.role == "actor" else f"{self.role}: "
+
+    @cached_property
+    def engines(self) -> tuple[str, ...]:
+        """The engines that the run makes."""
+        if self.config.trainer not in ("ppo", "sft", "rw", "dpo"):
+            return ("actor",) if self.config.trainer == "engine" else ()
+        teacher = "teacher.train" if self._section("teacher.train") else "teacher"
+        roles = ["actor"] if self._section("actor") or not self.config.fragment else []
+        if self._section("ref") and (self.config.trainer == "dpo" or self._kl_above_zero):
+            roles.append("ref")
+        if self._section("critic"):
+            roles.append("critic")
+        trains = self.config.field(f"{teacher}.backend", self.version) is not None
+        if self._section(teacher) and trains and self.get("teacher.engine_type") != "rollout":
+            roles.append(teacher)
+        return tuple(roles)
+
+    def _section(self, path: str) -> bool:
+        return self.config.has(path) and isinstance(self.get(path), Mapping)
+
+    @property
+    def _kl_above_zero(self) -> bool:
+        kl = self.get("actor.kl_ctl")
+        return isinstance(kl, int | float) and kl > 0
 
     @cached_property
     def backend(self) -> Backend | None:
-        return self.config.backend
+        return self.config.backend_of(self.path(""), self.version)
 
     @property
     def engine(self) -> str | None:
         return None if self.backend is None else self.backend.engine
 
     @cached_property
+    def server(self) -> Server | None:
+        """The rollout's server; None where absent or not readable."""
+        text = self.get("rollout.backend")
+        try:
+            return Server.parse(text) if isinstance(text, str) else None
+        except BackendError:
+            return None
+
+    @cached_property
     def model(self) -> Model | None:
-        path = self.actor("path")
+        path = self.setting("path")
         return find_model(path, self.config.folder) if isinstance(path, str) else None
 
     @cached_property
     def env(self) -> dict[str, str]:
-        return self.config.env() | dict(self.environment)
+        return self.config.env(self.path("")) | dict(self.environment)
+
+    def number_of(self, variable: str) -> int | None:
+        """An environment variable as AReaL's ``int(…)`` reads it; None where it is absent.
+
+        Raises ValueError as AReaL does when it is imported.
+        """
+        text = self.env.get(variable)
+        return None if text is None else int(text)
 
     @property
     def spmd(self) -> bool:
-        return self.env.get("AREAL_SPMD_MODE") == "1"
+        return self.of("actor").env.get("AREAL_SPMD_MODE") == "1"
+
+    @property
+    def shares_process(self) -> bool:
+        """Whether this engine runs in the actor's process."""
+        if self.spmd:
+            return True
+        if self.role == "actor":
+            return any(self.of(role).shares_process for role in self.engines if role != "actor")
+        strategy = self.setting("scheduling_strategy")
+        if not isinstance(strategy, Mapping):
+            return False
+        joined = strategy.get("type") == "colocation" and strategy.get("target") == "actor"
+        return joined and strategy.get("fork") is False
 
     @property
     def is_ppo(self) -> bool:
-        return self.config.trainer in ("ppo", "engine")
+        return self.config.trainer in TREES_SERVE
+
+    @property
+    def is_critic(self) -> bool:
+        """Whether the engine has a value head: AReaL runs no trees there."""
+        reward = self.config.trainer == "rw"
+        return reward or self.role == "critic" or self.setting("is_critic") is True
 
     @property
     def block(self) -> int:
         """AReaL's tile edge; ``AREAL_FLEX_ATTENTION_BLOCK_SIZE`` sets another."""
-        text = self.env.get("AREAL_FLEX_ATTENTION_BLOCK_SIZE", "")
-        return int(text) if text.isdecimal() and int(text) else BLOCK_SIZE
+        try:
+            size = self.number_of("AREAL_FLEX_ATTENTION_BLOCK_SIZE")
+        except ValueError:
+            return BLOCK_SIZE
+        return size if size and size > 0 else BLOCK_SIZE
 
     @cached_property
     def cap(self) -> int | None:
         """``max_tokens_per_mb`` where it is a positive number."""
-        value = self.actor("mb_spec.max_tokens_per_mb")
+        value = self.setting("mb_spec.max_tokens_per_mb")
         return value if isinstance(value, int) and value > 0 else None
+
+    @property
+    def minibatches(self) -> int | None:
+        """``ppo_n_minibatches`` as AReaL runs it; None where it is not known."""
+        if self.setting("prox_logp_method") == "reuse_train_logp":
+            return 1
+        return self.whole(self.path("ppo_n_minibatches"))
 
     def whole(self, path: str) -> int | None:
         """A positive whole number at ``path``, its default counted; None otherwise."""
@@ -148,24 +234,12 @@ class Case:
     def tree_value(self) -> Any:
         return "sparse" if self.version == "tree_training_mode" else True
 
-    def tree_on(self, role: str = "actor") -> bool:
-        """Whether ``role`` trains or infers over trees."""
-        prefix = self.config.prefix if role == "actor" else f"{role}."
-        if self.get(f"{prefix}enable_tree_training") is True:
-            return True
-        return self.get(f"{prefix}tree_training_mode") in ("sparse", "dta")
-
     @property
-    def uses_ref(self) -> bool:
-        """Whether a reference pass runs: ``ref`` is configured and ``kl_ctl`` is above 0."""
-        kl = self.actor("kl_ctl")
-        return (
-            self.config.trainer == "ppo"
-            and self.config.has("ref")
-            and self.get("ref") is not None
-            and isinstance(kl, int | float)
-            and kl > 0
-        )
+    def trees(self) -> bool:
+        """Whether this engine trains or infers over trees."""
+        if self.setting("enable_tree_training") is True:
+            return True
+        return self.setting("tree_training_mode") in ("sparse", "dta")
 
 
 Check = Callable[[Case], Iterator[Found]]
@@ -173,16 +247,31 @@ Check = Callable[[Case], Iterator[Found]]
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. ``always``: it holds without tree training too."""
+    """One rule.
+
+    always: it holds without tree training too
+    each:   it is asked of every engine that the run makes; else once, of the actor
+    """
 
     id: str
     severity: Severity
     source: str
     check: Check
     always: bool = False
+    each: bool = False
 
     def findings(self, case: Case) -> Iterator[Finding]:
+        """Of each engine in question whose trees are on, or of all where the rule holds always."""
+        for role in case.engines if self.each else ("actor",):
+            asked = case.of(role)
+            if self.always or asked.trees:
+                yield from self._of(asked)
+
+    def _of(self, case: Case) -> Iterator[Finding]:
         for one in self.check(case):
+            elsewhere = bool(one.path) and not case.config.has(one.path.partition("[")[0])
+            if case.config.fragment and elsewhere and one.path != case.path(case.tree_key):
+                continue  # the rest of the config may hold it
             severity = one.severity or self.severity
             when = one.when or _WHEN[severity]
             if severity == "fails at first batch" and not one.when and case.is_ppo:
@@ -190,7 +279,7 @@ class Rule:
             yield Finding(
                 rule=self.id,
                 severity=severity,
-                problem=one.problem,
+                problem=(case.named if self.each else "") + one.problem,
                 mend=one.mend,
                 says=one.says,
                 when=when,
@@ -205,12 +294,12 @@ RULES: list[Rule] = []
 
 
 def rule(
-    id: str, severity: Severity, source: str, always: bool = False
+    id: str, severity: Severity, source: str, always: bool = False, each: bool = False
 ) -> Callable[[Check], Check]:
     """Register a function as a rule."""
 
     def register(check: Check) -> Check:
-        RULES.append(Rule(id, severity, source, check, always))
+        RULES.append(Rule(id, severity, source, check, always, each))
         return check
 
     return register

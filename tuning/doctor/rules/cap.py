@@ -10,12 +10,11 @@ from tuning.doctor.rules.base import Case, Found, rule
 
 _CAP = "mb_spec.max_tokens_per_mb"
 _TREE = "models/tree_attn/tree.py, build_packed_tree_batch"
-_AGENT_KEYS = ("econfig", "agent_run_args", "max_turns", "export_style")
 
 
-@rule("cap-unset", "fails at first batch", _TREE)
+@rule("cap-unset", "fails at first batch", _TREE, each=True)
 def cap_unset(case: Case) -> Iterator[Found]:
-    value = case.actor(_CAP)
+    value = case.setting(_CAP)
     if value is None or (isinstance(value, int) and value <= 0):
         state = "not set" if value is None else f"{value}"
         yield Found(
@@ -26,7 +25,7 @@ def cap_unset(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("cap-alignment", "fails at first batch", _TREE)
+@rule("cap-alignment", "fails at first batch", _TREE, each=True)
 def cap_alignment(case: Case) -> Iterator[Found]:
     if case.cap is None:
         return
@@ -48,9 +47,9 @@ def cap_alignment(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("pad-to-maximum", "fails at first batch", _TREE)
+@rule("pad-to-maximum", "fails at first batch", _TREE, each=True)
 def pad_to_maximum(case: Case) -> Iterator[Found]:
-    if case.actor("pad_to_maximum") is not False:
+    if case.setting("pad_to_maximum") is not False:
         return
     path = case.path("pad_to_maximum")
     if case.engine == "archon":
@@ -73,46 +72,64 @@ def pad_to_maximum(case: Case) -> Iterator[Found]:
 
 
 def longest_possible(case: Case) -> tuple[int, str] | None:
-    """Tokens of the longest row that the settings allow, and how that comes about."""
-    if case.config.trainer != "ppo" or not case.config.has("gconfig"):
+    """Tokens of the longest row that the settings allow, and how that comes about.
+
+    None where they do not say: no generation, or a value that only the run knows.
+    """
+    if case.config.trainer != "ppo" or (case.config.fragment and not case.config.has("gconfig")):
         return None
-    total = case.whole("gconfig.max_tokens")
+    agent = case.config.agent
+    limit = case.whole("rollout.agent.engine_max_tokens") if agent else None
+    name = "rollout.agent.engine_max_tokens" if limit else "gconfig.max_tokens"
+    total = limit or case.whole("gconfig.max_tokens")
+    if total is None:
+        return None
+    default = "" if case.config.has(name) else ", AReaL's default"
+    found = [(total, f"{name} is {total}{default}")]
     new = case.whole("gconfig.max_new_tokens")
     prompt = case.whole("train_dataset.max_length")
-    found: list[tuple[int, str]] = []
-    if total and case.config.has("gconfig.max_tokens"):
-        found.append((total, f"gconfig.max_tokens is {total}"))
-    one_turn = not any(case.config.has(key) for key in _AGENT_KEYS)
-    if new and prompt and one_turn:
+    if new and prompt and not agent:
         words = f"a prompt of {prompt} (train_dataset.max_length) and {new} new tokens"
         found.append((prompt + new, words))
-    return min(found, default=None)
+    return min(found)
 
 
-@rule("cap-below-generation", "fails at first batch", "models/tree_attn/tree.py:509")
+@rule(
+    "cap-below-generation",
+    "fails at first batch",
+    "models/tree_attn/tree.py:509; utils/seqpack.py:243",
+    always=True,
+    each=True,
+)
 def cap_below_generation(case: Case) -> Iterator[Found]:
     longest = longest_possible(case)
     if case.cap is None or longest is None or longest[0] <= case.cap:
         return
-    if case.rows is not None and case.rows.longest > case.cap:
-        return  # the rule on the rows themselves says it with the row's own length
+    if case.rows is not None and (case.rows.longest > case.cap or case.config.agent):
+        return  # the rows themselves tell
     tokens, why = longest
     up = -(-tokens // case.block) * case.block
+    lower = {"gconfig.max_tokens": case.cap}
+    if case.config.has("rollout.agent.engine_max_tokens"):
+        lower["rollout.agent.engine_max_tokens"] = case.cap
     yield Found(
         f"A row may have {tokens:,} tokens ({why}), more than max_tokens_per_mb = {case.cap:,}. "
         "The first such row stops the run; nothing is cut.",
-        f"Raise {case.path(_CAP)} to {up}, or lower gconfig.max_tokens to {case.cap}.",
+        f"Set {' and '.join(lower)} to {case.cap}, or raise {case.path(_CAP)} to {up}.",
         says=f"Sequence length {tokens} exceeds max_tokens_per_tree {case.cap}; adjust limit or "
-        "split sequences.",
+        "split sequences."
+        if case.trees
+        else f"Values [{tokens}] is larger than capacity {case.cap}",
         path=case.path(_CAP),
         when="at the first batch that holds such a row",
+        fix=lower,
     )
 
 
-@rule("ignored-by-trees", "no effect", _TREE)
+@rule("ignored-by-trees", "no effect", _TREE, each=True)
 def ignored_by_trees(case: Case) -> Iterator[Found]:
     for name in ("n_mbs", "granularity", "n_mbs_divisor"):
-        value = case.actor(f"mb_spec.{name}")
+        value = case.setting(f"mb_spec.{name}")
         if value is not UNKNOWN and value != 1:
             path = case.path(f"mb_spec.{name}")
             yield Found(
@@ -122,7 +139,7 @@ def ignored_by_trees(case: Case) -> Iterator[Found]:
                 "tree packing.",
                 path=path,
             )
-    if case.actor("mb_spec.packing_algorithm") == "kk" and not case.spmd:
+    if case.setting("mb_spec.packing_algorithm") == "kk" and not case.spmd:
         yield Found(
             "packing_algorithm is kk; trees are packed first fit in input order.",
             "Nothing needs to change; it stays in force for batches without trees.",

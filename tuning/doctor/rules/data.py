@@ -9,16 +9,15 @@ import numpy as np
 
 from packing.batch.dispatch import Dispatch
 from packing.batch.pipeline import simulate
-from packing.batch.simulation import BatchSimulation, BatchSpec
+from packing.batch.refusal import DEEPEST_PATH, BatchRefused
+from packing.batch.simulation import BatchSimulation
+from packing.batch.spec import BatchSpec
 from packing.metrics import padded_token_ratio, tree_token_ratio
-from packing.packers.areal import pack_areal
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
-from packing.trie import Trie, build_forest, whole_trie
+from packing.trie import whole_trie
 from tuning.doctor.rules.base import Case, Found, rule
 
-_DEEPEST = 990
-"""Nested prefixes on one path beyond which AReaL's recursion ends (900 work, 1,100 fail)."""
 _MANY_NODES = 128
 """Nodes of a tree from which cutting the logits outweighs the rest of a small loss."""
 
@@ -73,8 +72,8 @@ def _draw(case: Case) -> _Batch | None:
     rows = case.rows.first_groups(usable)
     plan = None
     if case.cap is not None and rows.longest <= case.cap:
-        mode: Dispatch = "spmd" if case.spmd else "controller"
-        plan = BatchSpec(case.cap, dp_size=ranks, ppo_n_minibatches=1, mode=mode)
+        dispatch: Dispatch = "spmd" if case.spmd else "controller"
+        plan = BatchSpec(case.cap, dp_size=ranks, dispatch=dispatch, block_size=case.block)
     return _Batch(rows, PrefixOrder.of(rows), plan)
 
 
@@ -82,10 +81,16 @@ def _minibatches(case: Case) -> int:
     """As the file has it; a file without a PPO actor counts as one."""
     if not case.is_ppo:
         return 1
-    return case.whole(case.path("ppo_n_minibatches")) or 1
+    return case.minibatches or 1
 
 
-@rule("row-too-long", "fails at first batch", "models/tree_attn/tree.py:509")
+@rule(
+    "row-too-long",
+    "fails at first batch",
+    "models/tree_attn/tree.py:509; utils/seqpack.py:243",
+    always=True,
+    each=True,
+)
 def row_too_long(case: Case) -> Iterator[Found]:
     if case.rows is None or case.cap is None or case.rows.longest <= case.cap:
         return
@@ -98,7 +103,9 @@ def row_too_long(case: Case) -> Iterator[Found]:
         f"{case.cap:,}; the longest, row {row}, has {case.rows.longest:,} tokens.",
         f"Set {path} to {up} or more.",
         says=f"Sequence length {case.rows.longest} exceeds max_tokens_per_tree {case.cap}; "
-        "adjust limit or split sequences.",
+        "adjust limit or split sequences."
+        if case.trees
+        else f"Values [{case.rows.longest}] is larger than capacity {case.cap}",
         path=path,
         fix={path: up},
     )
@@ -153,9 +160,8 @@ def scatter_cost(case: Case) -> Iterator[Found]:
         f"ppo_n_minibatches = {minibatches} scatters samples of one prompt. On your rows the "
         f"update's tree_token_ratio is {after:.3f} instead of {before:.3f}, and it pays "
         f"{parts.comparison.tree / whole.comparison.tree:.2f}× the tokens (exact).",
-        f"Set {path} to 1 where the algorithm allows it.",
+        f"{path}: 1 makes one optimizer step of {minibatches}; that is another algorithm.",
         path=path,
-        fix={path: 1},
     )
 
 
@@ -168,11 +174,11 @@ def _update_ratio(chain: BatchSimulation) -> float:
 def minibatch_too_small(case: Case) -> Iterator[Found]:
     minibatches, batch = _minibatches(case), _batch(case)
     refusal = None if batch is None or minibatches == 1 else batch.attempt(minibatches)
-    if isinstance(refusal, RuntimeError):
+    if isinstance(refusal, BatchRefused) and "ppo_n_minibatches" in dict(*refusal.fixes[:1]):
         yield Found(
             f"A rank of your rows' batch has fewer rows than ppo_n_minibatches = {minibatches}.",
             f"Lower {case.path('ppo_n_minibatches')}, or raise train_dataset.batch_size.",
-            says=str(refusal),
+            says=refusal.words,
             path=case.path("ppo_n_minibatches"),
         )
 
@@ -218,10 +224,7 @@ def many_nodes(case: Case) -> Iterator[Found]:
     chain = None if batch is None else batch.chain(1)
     if batch is None or chain is None:
         return
-    most = 0
-    for rank in chain.compute_logp.ranks:
-        packing = pack_areal(batch.order, chain.plan.max_tokens_per_mb, rank.members)
-        most = max(most, int(build_forest(batch.order, packing).nodes_per_tree.max(initial=0)))
+    most = int(chain.forest.nodes_per_tree.max(initial=0))
     if most > _MANY_NODES:
         yield Found(
             f"A tree of your rows has {most:,} nodes. AReaL cuts the logits once per node and "
@@ -236,8 +239,8 @@ def nested_too_deep(case: Case) -> Iterator[Found]:
     batch = _batch(case)
     if batch is None:
         return
-    deepest = _levels(whole_trie(batch.order))
-    if deepest > _DEEPEST:
+    deepest = whole_trie(batch.order).levels
+    if deepest > DEEPEST_PATH:
         yield Found(
             f"{deepest:,} rows of yours nest as prefixes of one another; AReaL walks them by "
             "recursion.",
@@ -245,12 +248,3 @@ def nested_too_deep(case: Case) -> Iterator[Found]:
             says="RecursionError: maximum recursion depth exceeded",
             path="rollout.agent.export_style",
         )
-
-
-def _levels(trie: Trie) -> int:
-    """Nodes on the longest path from a root."""
-    level = np.ones(len(trie), dtype=np.int64)
-    for node, parent in enumerate(trie.parent.tolist()):
-        if parent >= 0:
-            level[node] = level[parent] + 1
-    return int(level.max(initial=0))

@@ -3,38 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from tuning.areal.backend import Backend, BackendError
+from tuning.areal.backend import Backend, BackendError, Server
+from tuning.areal.schema import REQUIRED, Version
 from tuning.doctor.rules.base import Case, Found, rule
 
 _GIB = 2**30
 _ZERO_BUBBLE = ("InterleavedZeroBubble", "ZBVZeroBubble")
-_RIGHT_ATTENTION = ("flash_attention_2", "flash_attention_3")
 _WRONG_ATTENTION = ("sdpa", "eager", "flex_attention")
 
 
-@rule("backend", "fails at start", "api/alloc_mode.py", always=True)
+@rule("backend", "fails at start", "api/alloc_mode.py", always=True, each=True)
 def backend(case: Case) -> Iterator[Found]:
-    text = case.actor("backend")
-    path = case.path("backend")
-    if not isinstance(text, str) or text == "???":
-        if text == "???" and case.config.has("allocation_mode"):
-            return
-        if text == "???":
-            yield Found(
-                f"{path} is missing; AReaL must know engine and ranks.",
-                f"Set {path}, such as fsdp:d8.",
-                says="Missing mandatory value: backend",
-                path=path,
+    yield from _unreadable(case, case.path("backend"), case.version)
+
+
+@rule("server-backend", "fails at start", "api/alloc_mode.py; rl_trainer.py", always=True)
+def server_backend(case: Case) -> Iterator[Found]:
+    teacher = case.get("teacher.engine_type") == "rollout"
+    for path in ("rollout.backend", *(["teacher.rollout.backend"] if teacher else [])):
+        if case.config.field(path, case.version) is not None and case.config.has(path):
+            yield from _unreadable(case, path, None)
+
+
+@rule("idle-backend", "no effect", "trainer/rl_trainer.py, _init_impl", always=True)
+def idle_backend(case: Case) -> Iterator[Found]:
+    """A ref that no run makes while ``kl_ctl`` is 0: its string is not read then."""
+    if case.config.has("ref.backend") and "ref" not in case.engines:
+        for one in _unreadable(case, "ref.backend", case.version):
+            yield replace(
+                one,
+                problem=f"Not read while actor.kl_ctl is 0: {one.problem}",
+                when="as soon as actor.kl_ctl is above 0",
             )
+
+
+def _unreadable(case: Case, path: str, version: Version | None) -> Iterator[Found]:
+    text = case.get(path)
+    if not isinstance(text, str) or text == REQUIRED:
         return
     try:
-        Backend.parse(text)
+        Server.parse(text) if version is None else Backend.parse(text, version)
     except BackendError as error:
-        yield Found(f"{path}: {error}", "Correct the string.", path=path)
+        yield Found(f"{path}: {error}", "Correct the string.", says=error.says, path=path)
 
 
-@rule("parallelism", "fails at start", "engine and api/alloc_mode.py of each engine")
+@rule("parallelism", "fails at start", "engine and api/alloc_mode.py of each engine", each=True)
 def parallelism(case: Case) -> Iterator[Found]:
     if case.backend is None:
         return
@@ -66,24 +81,12 @@ def parallelism(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("fsdp-parallelism", "fails at start", "api/alloc_mode.py:280", always=True)
-def fsdp_parallelism(case: Case) -> Iterator[Found]:
-    b = case.backend
-    if b is not None and b.engine == "fsdp" and (b.pipeline > 1 or b.expert > 1):
-        yield Found(
-            f"FSDP has p{b.pipeline} and e{b.expert}; it knows d, t and c only.",
-            f"Write {case.path('backend')} without p and e, or use megatron.",
-            says="FSDP backend only supports data/tensor/context parallelism.",
-            path=case.path("backend"),
-        )
-
-
-@rule("megatron-pipeline", "slow", "engine/megatron_engine.py, _prepare_mb_list")
+@rule("megatron-pipeline", "slow", "engine/megatron_engine.py, _prepare_mb_list", each=True)
 def megatron_pipeline(case: Case) -> Iterator[Found]:
     b = case.backend
     if b is None or b.engine != "megatron":
         return
-    virtual = case.actor("megatron.virtual_pipeline_parallel_size")
+    virtual = case.setting("megatron.virtual_pipeline_parallel_size")
     if isinstance(virtual, int) and virtual > 1:
         path = case.path("megatron.virtual_pipeline_parallel_size")
         yield Found(
@@ -106,17 +109,19 @@ def megatron_pipeline(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("archon-compile", "fails at first batch", "api/cli_args.py (#1278), archon_utils.py")
+@rule(
+    "archon-compile", "fails at first batch", "api/cli_args.py (#1278), archon_utils.py", each=True
+)
 def archon_compile(case: Case) -> Iterator[Found]:
     if case.engine != "archon":
         return
     path = case.path("archon.enable_compile")
-    if case.actor("archon.fp8_config.mode") == "blockwise":
+    if case.setting("archon.fp8_config.mode") == "blockwise":
         yield Found(
             "FP8 switches torch.compile off, and without it attention builds the whole score "
             f"matrix{_score_matrix(case)}.",
             f"Set {case.path('archon.fp8_config.mode')} to disabled"
-            + ("" if case.actor("archon.enable_compile") else f", and {path} to true")
+            + ("" if case.setting("archon.enable_compile") else f", and {path} to true")
             + ".",
             says="FP8 blockwise training is incompatible with torch.compile. Disabling "
             "torch.compile.",
@@ -124,7 +129,7 @@ def archon_compile(case: Case) -> Iterator[Found]:
             fix={case.path("archon.fp8_config.mode"): "disabled", path: True},
         )
         return
-    schedule = case.actor("archon.pp_schedule")
+    schedule = case.setting("archon.pp_schedule")
     if schedule in _ZERO_BUBBLE:
         yield Found(
             f"pp_schedule {schedule} switches torch.compile off, and without it attention builds "
@@ -135,7 +140,7 @@ def archon_compile(case: Case) -> Iterator[Found]:
             fix={case.path("archon.pp_schedule"): "1F1B", path: True},
         )
         return
-    if case.actor("archon.enable_compile") is False:
+    if case.setting("archon.enable_compile") is False:
         default = "" if case.config.has(path) else " by default (since 1.0.4)"
         yield Found(
             f"Archon runs without torch.compile{default}: attention then builds the whole score "
@@ -159,9 +164,9 @@ def _score_matrix(case: Case) -> str:
     return f": {heads} heads × {case.cap:,}² × 4 bytes = {gib:,.0f} GiB for one, in each layer"
 
 
-@rule("attention-implementation", "silently wrong", "models/tree_attn/module_fsdp.py")
+@rule("attention-implementation", "silently wrong", "models/tree_attn/module_fsdp.py", each=True)
 def attention_implementation(case: Case) -> Iterator[Found]:
-    kind = case.actor("attn_impl")
+    kind = case.setting("attn_impl")
     if case.engine not in ("fsdp", None) or not isinstance(kind, str):
         return
     path = case.path("attn_impl")
@@ -175,30 +180,13 @@ def attention_implementation(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("unknown-attention", "fails at start", "api/cli_args.py:1252", always=True)
-def unknown_attention(case: Case) -> Iterator[Found]:
-    kind = case.actor("attn_impl")
-    if not isinstance(kind, str) or kind in (*_RIGHT_ATTENTION, *_WRONG_ATTENTION):
-        return
-    if "/" not in kind:
-        path = case.path("attn_impl")
-        yield Found(
-            f"attn_impl is {kind!r}, which is no implementation.",
-            f"Set {path} to flash_attention_2.",
-            says="attn_impl must be one of ('eager', 'sdpa', 'flash_attention_2', "
-            "'flash_attention_3', 'flex_attention') or a Hugging Face kernels repo ID",
-            path=path,
-            fix={path: "flash_attention_2"},
-        )
-
-
-@rule("megatron-bridge", "fails at start", "engine/megatron_engine.py:566")
+@rule("megatron-bridge", "fails at start", "engine/megatron_engine.py:566", each=True)
 def megatron_bridge(case: Case) -> Iterator[Found]:
     path = case.path("megatron.bridge_type")
     if (
         case.engine == "megatron"
-        and case.actor("megatron.bridge_type") == "megatron-bridge"
-        and case.actor("use_lora") is not True
+        and case.setting("megatron.bridge_type") == "megatron-bridge"
+        and case.setting("use_lora") is not True
     ):
         yield Found(
             "bridge_type is megatron-bridge; trees need mbridge.",
@@ -209,10 +197,10 @@ def megatron_bridge(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("megatron-lora", "fails at start", "engine/megatron_engine.py:327 and :566")
+@rule("megatron-lora", "fails at start", "engine/megatron_engine.py:327 and :566", each=True)
 def megatron_lora(case: Case) -> Iterator[Found]:
-    if case.engine == "megatron" and case.actor("use_lora") is True:
-        bridged = case.actor("megatron.bridge_type") == "megatron-bridge"
+    if case.engine == "megatron" and case.setting("use_lora") is True:
+        bridged = case.setting("megatron.bridge_type") == "megatron-bridge"
         yield Found(
             "LoRA on Megatron needs megatron-bridge, and trees need mbridge: they cannot meet.",
             "Train LoRA with trees on fsdp, or keep Megatron without trees.",
@@ -223,9 +211,11 @@ def megatron_lora(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("archon-lora", "silently wrong", "experimental/engine/archon_engine.py", always=True)
+@rule(
+    "archon-lora", "silently wrong", "experimental/engine/archon_engine.py", always=True, each=True
+)
 def archon_lora(case: Case) -> Iterator[Found]:
-    if case.engine == "archon" and case.actor("use_lora") is True:
+    if case.engine == "archon" and case.setting("use_lora") is True:
         yield Found(
             "use_lora is true, but Archon has no LoRA: it would train all weights.",
             "Use fsdp for LoRA, or set use_lora to false.",
@@ -234,14 +224,19 @@ def archon_lora(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("megatron-chunked-head", "fails at start", "engine/megatron_engine.py (main), __init__")
+@rule(
+    "megatron-chunked-head",
+    "fails at start",
+    "engine/megatron_engine.py (main), __init__",
+    each=True,
+)
 def megatron_chunked_head(case: Case) -> Iterator[Found]:
     if case.engine != "megatron":
         return
     for name in ("enable_chunked_logits", "lm_head_loss_chunk_size"):
         if case.config.field(case.path(f"megatron.{name}"), case.version) is None:
             continue
-        if case.actor(f"megatron.{name}"):
+        if case.setting(f"megatron.{name}"):
             path = case.path(f"megatron.{name}")
             yield Found(
                 f"megatron.{name} is set; the chunked head is not available with trees.",
@@ -252,9 +247,12 @@ def megatron_chunked_head(case: Case) -> Iterator[Found]:
             )
 
 
-@rule("key-value-cache", "slow", "engine/fsdp_engine.py, tree path of _prepare_mb_inputs")
+@rule(
+    "key-value-cache", "slow", "engine/fsdp_engine.py, tree path of _prepare_mb_inputs", each=True
+)
 def key_value_cache(case: Case) -> Iterator[Found]:
-    if case.engine != "fsdp" or case.actor("gradient_checkpointing") is not False:
+    trained = case.role == "actor" and case.engine == "fsdp"
+    if not trained or case.setting("gradient_checkpointing") is not False:
         return
     m = case.model
     size = ""
@@ -270,7 +268,7 @@ def key_value_cache(case: Case) -> Iterator[Found]:
     )
 
 
-@rule("megatron-mask", "slow", "models/tree_attn/module_megatron.py (#889)")
+@rule("megatron-mask", "slow", "models/tree_attn/module_megatron.py (#889)", each=True)
 def megatron_mask(case: Case) -> Iterator[Found]:
     if case.engine != "megatron" or case.cap is None:
         return

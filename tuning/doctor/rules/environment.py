@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from tuning.doctor.rules.base import Case, Found, rule
 
 
-@rule("triton-flag", "silently wrong", "models/tree_attn/triton_kernel.py:720")
+@rule("triton-flag", "silently wrong", "models/tree_attn/triton_kernel.py:720", each=True)
 def triton_flag(case: Case) -> Iterator[Found]:
-    if case.env.get("AREAL_USE_TRITON_TREE_ATTN") not in ("1", "true", "True"):
+    try:
+        asked = case.number_of("AREAL_USE_TRITON_TREE_ATTN")
+    except ValueError:
+        return  # the rule below
+    if asked != 1:
         return
     if case.engine == "megatron":
         yield Found(
@@ -26,17 +30,36 @@ def triton_flag(case: Case) -> Iterator[Found]:
     )
 
 
-@rule("block-size", "fails at start", "models/tree_attn/constants.py")
-def block_size(case: Case) -> Iterator[Found]:
-    text = case.env.get("AREAL_FLEX_ATTENTION_BLOCK_SIZE")
-    if text is not None and not (text.isdecimal() and int(text) > 0):
-        yield Found(
-            f"AREAL_FLEX_ATTENTION_BLOCK_SIZE is {text!r}, not a positive number.",
-            "Set it to 128, or remove it.",
-        )
+_NUMBERS = {
+    "AREAL_FLEX_ATTENTION_BLOCK_SIZE": "128",
+    "AREAL_USE_TRITON_TREE_ATTN": "0",
+}
 
 
-@rule("static-shapes", "slow", "models/tree_attn (AREAL_DISABLE_FLEX_ATTENTION_DYNAMIC)")
+@rule("number-in-environment", "fails at start", "models/tree_attn/constants.py", True, True)
+def number_in_environment(case: Case) -> Iterator[Found]:
+    """Read by ``int(…)`` as AReaL is imported: " 128 " and "+128" are numbers, "true" is none."""
+    for name, usual in _NUMBERS.items():
+        try:
+            size = case.number_of(name)
+        except ValueError:
+            yield Found(
+                f"{name} is {case.env[name]!r}, which is no whole number.",
+                f"Set it to {usual}, or remove it.",
+                says=f"ValueError: invalid literal for int() with base 10: {case.env[name]!r}",
+                path=case.path("scheduling_spec"),
+                when="when a worker imports AReaL",
+            )
+            continue
+        if name.endswith("BLOCK_SIZE") and size is not None and size <= 0:
+            yield Found(
+                f"{name} is {size}; a block has at least one token.",
+                f"Set it to {usual}, or remove it.",
+                path=case.path("scheduling_spec"),
+            )
+
+
+@rule("static-shapes", "slow", "models/tree_attn (AREAL_DISABLE_FLEX_ATTENTION_DYNAMIC)", each=True)
 def static_shapes(case: Case) -> Iterator[Found]:
     if case.env.get("AREAL_DISABLE_FLEX_ATTENTION_DYNAMIC") == "1":
         yield Found(
@@ -47,7 +70,13 @@ def static_shapes(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("megatron-gradient-scale", "silently wrong", "AReaL #1273, fixed in 1.0.4", always=True)
+@rule(
+    "megatron-gradient-scale",
+    "silently wrong",
+    "AReaL #1273, fixed in 1.0.4",
+    always=True,
+    each=True,
+)
 def megatron_gradient_scale(case: Case) -> Iterator[Found]:
     if case.version == "1.0.3" and case.engine == "megatron":
         yield Found(
@@ -59,10 +88,10 @@ def megatron_gradient_scale(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("old-tree-key", "no effect", "branch feat/dta, api/cli_args.py")
+@rule("old-tree-key", "no effect", "branch feat/dta, api/cli_args.py", each=True)
 def old_tree_key(case: Case) -> Iterator[Found]:
     path = case.path("enable_tree_training")
-    if case.version == "tree_training_mode" and case.actor("enable_tree_training") is True:
+    if case.version == "tree_training_mode" and case.setting("enable_tree_training") is True:
         yield Found(
             "enable_tree_training is deprecated in this version; it means sparse.",
             f"Write {case.path('tree_training_mode')}: sparse instead.",

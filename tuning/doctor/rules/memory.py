@@ -21,6 +21,7 @@ _MASK_BYTES = 11
     "memory",
     "fails at first batch",
     "models/tree_attn and PyTorch create_block_mask; a lower bound",
+    each=True,
 )
 def memory(case: Case) -> Iterator[Found]:
     if case.memory_budget_gib <= 0 or case.cap is None:
@@ -52,15 +53,15 @@ def least_gib(case: Case) -> Iterator[tuple[str, float]]:
     tensor = 1 if b is None else b.tensor
     if m.vocab:
         yield "logits", case.cap * m.vocab * 2 / tensor / _GIB
-    if m.parameters and b is not None and case.actor("use_lora") is not True:
+    if m.parameters and b is not None and case.setting("use_lora") is not True:
         if b.engine == "megatron":
             if m.experts:
                 return  # experts are sharded apart; nothing safe to say
             own = m.parameters / (b.tensor * b.pipeline)
             state = own * 6 + own * 12 / (b.data * b.context)
         else:
-            wide = case.actor("optimizer_dtype") != "bfloat16"
-            offloaded = case.actor(f"{b.engine}.offload_params") is True
+            wide = case.setting("optimizer_dtype") != "bfloat16"
+            offloaded = case.setting(f"{b.engine}.offload_params") is True
             bytes_each = 0 if offloaded else (16 if wide else 8)
             state = m.parameters * bytes_each / b.gpus
         yield "weights, gradients, optimizer", state / _GIB

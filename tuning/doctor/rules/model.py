@@ -11,7 +11,12 @@ _ARCHON = (*_ARCHON_TREES, "qwen3_5", "qwen3_5_moe")
 _OTHER = "Leave tree training off for this model."
 
 
-@rule("vision-model", "silently wrong", "engine/fsdp_engine.py:1797 (before the image path)")
+@rule(
+    "vision-model",
+    "silently wrong",
+    "engine/fsdp_engine.py:1797 (before the image path)",
+    each=True,
+)
 def vision_model(case: Case) -> Iterator[Found]:
     if case.model is None or not case.model.vision:
         return
@@ -35,7 +40,7 @@ def vision_model(case: Case) -> Iterator[Found]:
     )
 
 
-@rule("hybrid-attention", "silently wrong", "models/tree_attn; archon/qwen3_5")
+@rule("hybrid-attention", "silently wrong", "models/tree_attn; archon/qwen3_5", each=True)
 def hybrid_attention(case: Case) -> Iterator[Found]:
     m = case.model
     if m is None:
@@ -53,7 +58,7 @@ def hybrid_attention(case: Case) -> Iterator[Found]:
         yield Found(f"{m.name} has {' and '.join(kinds)}.", _OTHER, path=case.path("path"))
 
 
-@rule("archon-model", "silently wrong", "experimental/models/archon/*/model.py")
+@rule("archon-model", "silently wrong", "experimental/models/archon/*/model.py", each=True)
 def archon_model(case: Case) -> Iterator[Found]:
     m = case.model
     if case.engine != "archon" or m is None or m.family in _ARCHON_TREES:
@@ -74,7 +79,7 @@ def archon_model(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("mixture-of-experts", "slow", "docs/en/reference/tree_training.md; examples/tau2")
+@rule("mixture-of-experts", "slow", "docs/en/reference/tree_training.md; examples/tau2", each=True)
 def mixture_of_experts(case: Case) -> Iterator[Found]:
     if case.model is not None and case.model.experts:
         yield Found(

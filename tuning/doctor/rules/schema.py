@@ -1,4 +1,4 @@
-"""Keys and values that AReaL's config classes would refuse."""
+"""What AReaL's parser and its config classes refuse, each fault at its place."""
 
 from __future__ import annotations
 
@@ -7,166 +7,278 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tuning.areal.config import UNKNOWN
-from tuning.areal.schema import VERSION_NAMES, Field, WrongType, convert, is_open, table
+from tuning.areal.parser import Refusal, sections
+from tuning.areal.schema import (
+    REQUIRED,
+    VERSION_NAMES,
+    Field,
+    field_at,
+    table,
+    versions_with,
+)
 from tuning.doctor.rules.base import Case, Found, rule
 
-
-def _walk(
-    case: Case, section: str, values: Mapping[str, Any], above: str
-) -> Iterator[tuple[str, str, Field | None, Any]]:
-    """Path, class, field and resolved value of each key that a table covers."""
-    fields = table(case.version, section)
-    for key, raw in values.items():
-        value = case.config.resolve(raw)
-        known = fields.get(str(key))
-        path = f"{above}{key}"
-        yield path, section, known, value
-        if known is not None and known.section and isinstance(value, Mapping):
-            yield from _walk(case, known.section, value, f"{path}.")
+_REMOVED = {
+    "behave_imp_weight_cap": "rejection_sampling: {level: token, action: mask, upper: X}",
+    "behave_imp_weight_mode": "rejection_sampling: {level: token, action: mask, upper: X}",
+    "allocation_mode": "a `backend` for the actor and one for the rollout",
+    "async_training": "rollout.max_head_offpolicyness",
+}
+_SOURCE = "api/cli_args.py; OmegaConf structured configs"
 
 
-def _keys(case: Case) -> Iterator[tuple[str, str, Field | None, Any]]:
-    return _walk(case, case.config.class_name, case.config.values, "")
+def _refusals(case: Case, kind: str) -> Iterator[Refusal]:
+    if case.config.class_name:
+        yield from (r for r in case.config.parsed(case.version).refusals if r.kind == kind)
 
 
-@rule("unknown-key", "fails at start", "OmegaConf structured configs", always=True)
-def unknown_key(case: Case) -> Iterator[Found]:
-    for path, section, known, _ in _keys(case):
-        if known is not None or is_open(case.version, section):
-            continue
-        if "." not in path and case.config.trainer != "engine":
-            continue  # a script may extend the top level with its own class
-        name = path.rpartition(".")[2]
-        close = difflib.get_close_matches(name, table(case.version, section), 1)
-        advice = f"Did you mean {close[0]}?" if close else f"Remove {path}."
+@rule("hydra-compose", "fails at start", "Hydra, as areal/api/cli_args.py calls it", always=True)
+def hydra_compose(case: Case) -> Iterator[Found]:
+    if case.config.refused:
         yield Found(
-            f"{path} is no setting of {VERSION_NAMES[case.version]}'s {section}.",
-            advice,
-            says=f"Key '{name}' not in '{section}'",
-            path=path,
+            "Hydra cannot compose this file with its `defaults`.",
+            "Put the missing file where Hydra looks for it, or take the entry out.",
+            says=case.config.refused,
+            path="defaults",
+        )
+    file = case.config.file
+    if file is not None and file.suffix != ".yaml":
+        yield Found(
+            f"The file's name ends in {file.suffix or 'nothing'}; Hydra reads .yaml files only.",
+            f"Call it {file.stem}.yaml.",
+            says=f"Cannot find primary config '{file.name}'",
         )
 
 
-@rule("wrong-type", "fails at start", "OmegaConf structured configs", always=True)
+@rule("unknown-key", "fails at start", _SOURCE, always=True)
+def unknown_key(case: Case) -> Iterator[Found]:
+    for one in _refusals(case, "unknown key"):
+        yield _unknown(case, one.path, one.section, one.says)
+    known = table(case.version, case.config.class_name)
+    parsed = case.config.parsed(case.version)
+    for key in parsed.own if known else ():
+        # A script may extend the top level; a misspelt or a removed key is not its own.
+        near = difflib.get_close_matches(key, set(known) - set(case.config.values), 1, 0.85)
+        if near or versions_with(case.config.class_name, key):
+            yield _unknown(case, key, case.config.class_name, f"Key '{key}' not in '{{}}'")
+
+
+def _unknown(case: Case, path: str, section: str, says: str) -> Found:
+    name = path.rpartition(".")[2]
+    owner = section or case.config.class_name
+    versions = versions_with(case.config.class_name, path)
+    close = difflib.get_close_matches(name, list(table(case.version, owner)), 1)
+    if name in _REMOVED:
+        advice = f"It was removed; write {_REMOVED[name]} instead."
+    elif versions:
+        names = ", ".join(VERSION_NAMES[v] for v in versions)
+        advice = f"Remove {path}: {names} have it, this version has not."
+    else:
+        advice = f"Did you mean {close[0]}?" if close else f"Remove {path}."
+    return Found(
+        f"{path} is no setting of {VERSION_NAMES[case.version]}'s {owner}.",
+        advice,
+        says=says.replace("{}", owner),
+        path=path,
+    )
+
+
+@rule("wrong-type", "fails at start", _SOURCE, always=True)
 def wrong_type(case: Case) -> Iterator[Found]:
-    for path, _, known, value in _keys(case):
-        if known is None or value is UNKNOWN or known.type == "any" or value == "???":
-            continue
-        if value is None:
-            if not known.optional:
-                yield Found(
-                    f"{path} is empty.",
-                    f"Write a value{_default(known)}, or remove the line.",
-                    says=f"Incompatible value 'None' for field of type '{known.type}'",
-                    path=path,
-                )
-            continue
-        if known.section:
-            if not isinstance(value, Mapping):
-                yield Found(
-                    f"{path} is {value!r}, but holds settings of its own ({known.section}).",
-                    "Write them below it, indented.",
-                    says=f"Invalid type assigned: {type(value).__name__} is not a subclass of "
-                    f"{known.section}",
-                    path=path,
-                )
-            continue
-        try:
-            convert(known.type, value)
-        except WrongType as error:
-            number = _number(value)
-            mend = f"Write {path}: {number}." if number and known.type == "int" else ""
-            yield Found(
-                f"{path} is {_shown(value)}; {_wanted(known)}.",
-                mend or f"Write {_wanted(known, short=True)}{_default(known)}.",
-                says=str(error),
-                path=path,
-                fix={path: int(number)} if mend and number else {},
-            )
+    for one in _refusals(case, "wrong type"):
+        known = field_at(case.version, case.config.class_name, one.path)
+        number = _number(one.value)
+        if one.value is None:
+            problem, mend = f"{one.path} is empty.", "Write a value, or remove the line"
+        elif known is not None and known.section:
+            problem = f"{one.path} is {one.value!r}, but holds settings ({known.section})."
+            mend = "Write them below it, indented"
+        else:
+            problem = f"{one.path} is {_shown(one.value)}; {_wanted(known)}."
+            mend = f"Write {_wanted(known, short=True)}"
+        fix: dict[str, Any] = {}
+        if number is not None and known is not None and known.type == "int":
+            mend, fix = f"Write {one.path}: {number}", {one.path: number}
+        elif known is not None and known.default not in (None, "", REQUIRED) and not known.section:
+            mend += _default(known)
+            fix = {} if isinstance(known.default, list | dict) else {one.path: known.default}
+        yield Found(problem, f"{mend}.", says=one.says, path=one.path, fix=fix)
 
 
-@rule("quoted-number", "no effect", "OmegaConf structured configs", always=True)
-def quoted_number(case: Case) -> Iterator[Found]:
-    for path, _, known, value in _keys(case):
-        if known is None or known.type not in ("int", "float", "bool"):
-            continue
-        if isinstance(value, str) and value is not UNKNOWN and value != "???":
-            try:
-                read = convert(known.type, value)
-            except WrongType:
-                continue
-            shown = str(read).lower() if isinstance(read, bool) else str(read)
-            yield Found(
-                f'{path} is the text "{value}"; AReaL reads it as {shown}.',
-                f"Write {path}: {shown}, without quotes.",
-                path=path,
-                when="never: it is converted",
-            )
-
-
-_MANDATORY = ["experiment_name", "trial_name", "train_dataset.path", "train_dataset.type"]
-_ADVICE = {
-    "experiment_name": "a name",
-    "trial_name": "a name",
-    "train_dataset.path": "the data set",
-    "train_dataset.type": "rl (or sft, dpo, rw)",
-}
+@rule("interpolation", "fails at start", _SOURCE, always=True)
+def interpolation(case: Case) -> Iterator[Found]:
+    for one in _refusals(case, "interpolation"):
+        if case.config.fragment and "not found" in one.says:
+            continue  # the rest of the config may hold it
+        yield Found(
+            f"{one.path} refers to what is not there or cannot be there: {_shown(one.value)}.",
+            "Correct the reference, or write the value out.",
+            says=one.says,
+            path=one.path,
+        )
 
 
 @rule("missing-value", "fails at start", "api/cli_args.py, MISSING", always=True)
 def missing_value(case: Case) -> Iterator[Found]:
-    section = case.config.values.get("actor")
-    whole = isinstance(section, Mapping) and case.config.has("train_dataset")
-    if case.config.trainer != "engine" and not whole:
-        return  # a fragment: the rest of the config may hold them
-    names = [case.path("experiment_name"), case.path("trial_name")]
-    if whole:
-        names += _MANDATORY
-    for path in names:
-        name = path.rpartition(".")[2]
-        if case.get(path) == "???":
-            value = _ADVICE.get(path) or "${" + name + "}"
+    if case.config.fragment or case.config.trainer == "rollout":
+        return  # the rest of the config may hold them
+    for one in _refusals(case, "missing value"):
+        name = one.path.rpartition(".")[2]
+        advice: str | None = _ADVICE.get(one.path)
+        fix: dict[str, Any] = {}
+        if advice is None and one.path != name and name in _ABOVE:
+            advice = f"${{{_ABOVE[name]}}}"
+            fix = {one.path: advice} if case.config.has(_ABOVE[name]) else {}
+        if one.path == "train_dataset.type":
+            advice = {"ppo": "rl"}.get(case.config.trainer, case.config.trainer)
+            fix = {one.path: advice}
+        removed = name == "backend" and case.config.has("allocation_mode")
+        more = "; allocation_mode no longer counts" if removed else ""
+        yield Found(
+            f"{one.path} is missing{more}.",
+            f"Write {one.path}: {advice or _EXAMPLES.get(name, 'a value')}.",
+            says=one.says,
+            path=one.path,
+            fix=fix,
+        )
+
+
+_ABOVE = {
+    "experiment_name": "experiment_name",
+    "trial_name": "trial_name",
+    "fileroot": "cluster.fileroot",
+}
+_ADVICE = {
+    "experiment_name": "a name",
+    "trial_name": "a name",
+    "train_dataset.path": "the data set",
+    "rollout.backend": "sglang:d4, or vllm:d4",
+}
+_EXAMPLES = {"backend": "an engine and its ranks, such as fsdp:d8"}
+
+
+def parsed_fields(case: Case) -> Iterator[tuple[str, Field, Any]]:
+    """Path, field and value of everything that the parser took."""
+    parsed = case.config.parsed(case.version)
+    for above, name, values in sections(parsed.values, case.version, case.config.class_name):
+        for key, known in table(case.version, name).items():
+            value = values.get(key, known.default)
+            if value is not UNKNOWN and value != REQUIRED:
+                yield (f"{above}.{key}" if above else key), known, value
+
+
+@rule("wrong-value", "fails at start", "api/cli_args.py, __post_init__ of the class", always=True)
+def wrong_value(case: Case) -> Iterator[Found]:
+    if not case.config.class_name:
+        return
+    for path, known, value in parsed_fields(case):
+        if not known.refuses(value):
+            continue
+        length = len(value) if known.lengths else value
+        fix = {} if known.lengths or known.default in (None, "") else {path: known.default}
+        what = f"has {length} entries" if known.lengths else f"is {_shown(value)}"
+        default = "" if known.lengths else _default(known)
+        yield Found(
+            f"{path} {what}; {_allowed(known)}.",
+            f"Write {_allowed(known)}{default}.",
+            says=known.says.replace("{}", str(length)),
+            path=path,
+            fix=fix,
+        )
+
+
+@rule("undocumented-value", "no effect", "api/cli_args.py, choices of the field", always=True)
+def undocumented_value(case: Case) -> Iterator[Found]:
+    """The classes do not check these; what reads them later may fail."""
+    if not case.config.class_name:
+        return
+    for path, known, value in parsed_fields(case):
+        if path == "actor.weight_update_mode" and case.config.trainer == "ppo":
+            continue  # the trainer refuses what it does not know
+        unusual = value not in (*known.documented, known.default, None)
+        if known.documented and unusual:
+            names = ", ".join(_shown(one) for one in known.documented)
             yield Found(
-                f"{path} is missing.",
-                f"Write {path}: {value}.",
-                says=f"Missing mandatory value: {path}",
+                f"{path} is {_shown(value)}; AReaL's help knows {names}.",
+                f"Choose one of {names}.",
                 path=path,
+                when="not when the file is read; what uses the value may fail",
+                fix={path: known.default},
             )
+
+
+@rule("quoted-number", "no effect", _SOURCE, always=True)
+def quoted_number(case: Case) -> Iterator[Found]:
+    for path, known, raw in _written(case, case.config.values, case.config.class_name, ""):
+        read = case.get(path)
+        if known.type in ("int", "float", "bool") and isinstance(raw, str) and "${" not in raw:
+            if read is UNKNOWN or isinstance(read, str) or read is None:
+                continue
+            shown = str(read).lower() if isinstance(read, bool) else str(read)
+            yield Found(
+                f'{path} is the text "{raw}"; AReaL reads it as {shown}.',
+                f"Write {path}: {shown}, without quotes.",
+                path=path,
+                when="never: it is converted",
+                fix={path: read},
+            )
+
+
+def _written(
+    case: Case, values: Mapping[str, Any], name: str, above: str
+) -> Iterator[tuple[str, Field, Any]]:
+    fields = table(case.version, name)
+    for key, raw in values.items():
+        known = fields.get(str(key))
+        if known is None:
+            continue
+        yield f"{above}{key}", known, raw
+        if known.section and isinstance(raw, Mapping):
+            yield from _written(case, raw, known.section, f"{above}{key}.")
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if value is None:
+        return "null"
     return repr(value) if isinstance(value, str) else str(value)
 
 
-def _wanted(known: Field, short: bool = False) -> str:
-    words = {
-        "int": "a whole number",
-        "float": "a number",
-        "bool": "true or false",
-        "str": "text",
-    }.get(known.type, f"one of {', '.join(known.choices)}")
+_WORDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}
+
+
+def _wanted(known: Field | None, short: bool = False) -> str:
+    kind = "" if known is None else known.type
+    words = _WORDS.get(kind) or ("a list" if kind.startswith("list") else "another kind of value")
     return words if short else f"AReaL wants {words}"
 
 
+def _allowed(known: Field) -> str:
+    if known.lengths:
+        return f"{' or '.join(map(str, known.lengths))} of them"
+    if known.choices:
+        return f"one of {', '.join(_shown(one) for one in known.choices)}"
+    if known.least is not None:
+        return f"{known.least} or more"
+    return "more than 0" if known.above is not None else "text that is not empty"
+
+
 def _default(known: Field) -> str:
-    if known.default in (None, "", "???"):
+    if known.default in (None, "", REQUIRED):
         return ""
-    shown = str(known.default).lower() if isinstance(known.default, bool) else known.default
-    return f" (AReaL's default is {shown})"
+    return f" (AReaL's default is {_shown(known.default)})"
 
 
-def _number(value: Any) -> str | None:
+def _number(value: Any) -> int | None:
     """The whole number that was surely meant, such as 8192 for 8k or 8192.0."""
     if isinstance(value, float) and value.is_integer():
-        return str(int(value))
+        return int(value)
     if isinstance(value, str):
         text = value.strip().lower().replace(",", "").replace(" ", "")
-        scale = {"k": 1024, "ki": 1024, "m": 1024**2}
-        for ending, factor in scale.items():
+        for ending, factor in {"k": 1024, "ki": 1024, "m": 1024**2}.items():
             if text.endswith(ending) and text[: -len(ending)].isdecimal():
-                return str(int(text[: -len(ending)]) * factor)
+                return int(text[: -len(ending)]) * factor
         if text.isdecimal():
-            return text
+            return int(text)
     return None

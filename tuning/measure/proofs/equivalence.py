@@ -63,7 +63,7 @@ def run(task: Task) -> str:
     task.emit("progress", message="choosing trees")
     order = PrefixOrder.of(task.rows)
     bench = Batch(task.rows, order)
-    forest = bench.forest(task.plan.max_tokens_per_mb, task.plan.packer)
+    forest = bench.simulation(task.plan).forest
     vocabulary = int(resolve_config(name).vocab_size)
     rows = folded(task.rows, vocabulary)
     sample = choose(rows, order, forest, trees, budget)

@@ -26,7 +26,7 @@ from kernels.attention.mask import TreeMask, TreeNodes
 MOST_TOKENS = 256
 _MOST_NODES = 64
 _TIMEOUT_S = 300.0
-_ROOT = Path(__file__).resolve().parents[3]
+_ROOT = Path(__file__).resolve().parents[__package__.count(".") + 1]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def interpret(mask: TreeMask, group: int, head_dim: int) -> InterpreterProof:
     end = small_tree(mask.nodes)
     question = {"subtree_end": end.tolist(), "group": group, "head_dim": head_dim}
     answer = subprocess.run(
-        [sys.executable, "-m", "tuning.measure.proofs.interpreter"],
+        [sys.executable, "-m", f"{__package__}.interpreter"],
         input=json.dumps(question),
         capture_output=True,
         text=True,

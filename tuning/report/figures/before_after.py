@@ -8,12 +8,23 @@ Notable:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
+from tuning.plan.numbers import many, number
 from tuning.plan.picture import BatchPicture, Panel
+from tuning.plan.plan import Layout
+from tuning.report.figures import chart
 
 Part = Literal["first", "again", "padding"]
+
+PARTS: dict[Part, tuple[str, str]] = {
+    "first": ("blue", "computed once"),
+    "again": ("orange", "the same prefix, computed again"),
+    "padding": ("grey", "padding and waiting"),
+}
+"""Colour and name of each part of a bar, from the bottom up."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +42,11 @@ class Mark:
     top: float
     width: float
     height: float
+
+    @property
+    def said(self) -> str:
+        words = f"{number(self.tokens, ',.0f')} tokens a line, {PARTS[self.part][1]}"
+        return f"{words} ({many(self.lines, 'line')})"
 
 
 @dataclass(frozen=True)
@@ -57,7 +73,7 @@ def _marks(panel: Panel, longest: int) -> tuple[Mark, ...]:
         line = band.first + band.again + band.padding
         width = line * band.lines / longest
         top = 0.0
-        for part in reversed(get_args(Part)):
+        for part in reversed(PARTS):
             tokens: float = getattr(band, part)
             if tokens:
                 height = tokens / line
@@ -65,3 +81,22 @@ def _marks(panel: Panel, longest: int) -> tuple[Mark, ...]:
                 top += height
         left += width
     return tuple(marks)
+
+
+def before_after_chart(picture: BatchPicture, steps: Mapping[Layout, str]) -> chart.Chart:
+    """A bar a mode, one below the other; steps: how long a step takes, in words."""
+    panels = []
+    for bar in bars(picture):
+        panel = bar.panel
+        share = number(panel.tokens / max(picture.original_tokens, 1), ".2f")
+        words = f"{number(panel.tokens)} tokens computed ({share} ×)"
+        areas = [
+            chart.Area(m.left, m.top, m.width, m.height, PARTS[m.part][0], m.said)
+            for m in bar.marks
+        ]
+        step = steps.get(panel.mode, "not measured")
+        subtitle = f"{words} · step: {step}"
+        panels.append(chart.Panel(panel.title, 64, areas=tuple(areas), subtitle=subtitle))
+    told = "; ".join(f"{p.title}, {number(p.tokens)} tokens computed" for p in picture.panels)
+    described = f"The same batch, to scale. {told}"
+    return chart.Chart(tuple(panels), described, parts=tuple(PARTS.values()))

@@ -6,21 +6,25 @@ hollow. What is refused or does not fit has no mark.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
+from packing.spec import BLOCK_SIZE
+from tuning.plan.numbers import number, ratio, seconds
 from tuning.plan.summary import Packed
-from tuning.report.figures.style import BLUE, GREY, ORANGE, cap_axis, escaped, styled
+from tuning.report.figures.chart import Chart, Dash, Dots, Panel, Point, Series, counted_curve
+from tuning.report.figures.plotly_figure import plotly_figure
+from tuning.report.figures.style import COLOR, escaped, styled
 from tuning.workspace.compare_side import TOKENS, Side, StepAt
 
 _BINS = 60
-_LOOKS = (("A", BLUE, "solid", "circle"), ("B", ORANGE, "dash", "square"))
-_HEIGHTS = (0.34, 0.33, 0.33)
+_LOOKS: tuple[tuple[str, str, Dash, Dots, dict[str, Dots]], ...] = (
+    ("A", "blue", "solid", "small", {"measured": "full", "estimated": "hollow"}),
+    ("B", "orange", "dash", "small-square", {"measured": "square", "estimated": "square-hollow"}),
+)
 _NAME_WIDTH = 40
 
 Lengths = npt.NDArray[np.int64]
@@ -31,7 +35,7 @@ def lengths_compared(sides: Sequence[Lengths], names: Sequence[str]) -> go.Figur
     top = max(int(lengths.max(initial=1)) for lengths in sides)
     edges = np.unique(np.linspace(0, top + 1, min(_BINS, top + 1) + 1).astype(np.int64))
     figure = go.Figure()
-    for (label, color, dash, _), lengths, name in zip(_LOOKS, sides, names, strict=True):
+    for (label, color, dash, _, _), lengths, name in zip(_LOOKS, sides, names, strict=True):
         counts, _ = np.histogram(lengths, edges)
         share = counts / max(len(lengths), 1)
         figure.add_scatter(
@@ -39,8 +43,7 @@ def lengths_compared(sides: Sequence[Lengths], names: Sequence[str]) -> go.Figur
             y=np.append(share, share[-1]),
             name=f"{label}: {escaped(name, _NAME_WIDTH)}",
             mode="lines",
-            line={"color": color, "dash": dash, "width": 2, "shape": "hv"},
-            fill="tozeroy" if label == "A" else "none",
+            line={"color": COLOR[color], "dash": dash, "width": 2, "shape": "hv"},
             customdata=np.stack(
                 [np.append(counts, counts[-1]), np.append(edges[1:], edges[-1]) - 1], axis=1
             ),
@@ -62,119 +65,78 @@ def caps_compared(
 
     curves: of A and B, by cap; now: the cap of each, marked; span: the caps that the axis holds
     """
-    figure = make_subplots(
-        rows=3, cols=1, shared_xaxes=True, row_heights=_HEIGHTS, vertical_spacing=0.06
+    figures: tuple[tuple[str, float, Callable[[int, Packed], float], Callable[[float], str]], ...]
+    figures = (
+        ("trees, all ranks", 190, lambda cap, one: one.paid_tokens // cap, _trees),
+        ("tree_token_ratio", 185, lambda _, one: one.tree_token_ratio, ratio),
+        ("paid ÷ original", 185, lambda _, one: one.padded_token_ratio, ratio),
     )
-    rows: tuple[tuple[str, str, Callable[[int, Packed], float]], ...] = (
-        ("trees, all ranks", ",d", lambda cap, one: one.paid_tokens // cap),
-        ("tree_token_ratio", ".3f", lambda _, one: one.tree_token_ratio),
-        ("paid ÷ original", ".3f", lambda _, one: one.padded_token_ratio),
-    )
-    for (label, color, dash, symbol), curve, cap_now, name in zip(
-        _LOOKS, curves, now, names, strict=True
-    ):
-        caps = sorted(curve)
-        for number, (title, style, value) in enumerate(rows, 1):
-            figure.add_scatter(
-                x=caps,
-                y=[value(cap, curve[cap]) for cap in caps],
-                name=f"{label}: {escaped(name, _NAME_WIDTH)}",
-                legendgroup=label,
-                showlegend=number == 1,
-                mode="lines",
-                line={"color": color, "dash": dash, "width": 2},
-                hovertemplate=f"%{{y:{style}}} {title} at %{{x:,}}<extra>{label}</extra>",
-                row=number,
-                col=1,
+    panels = []
+    for nth, (title, height, value, written) in enumerate(figures):
+        series: list[Series] = []
+        top = 1.0
+        for (label, color, dash, small, _), curve, cap, name in zip(
+            _LOOKS, curves, now, names, strict=True
+        ):
+            points = tuple(
+                _point(at, value(at, curve[at]), written, title, label) for at in sorted(curve)
             )
-            if cap_now in curve:
-                figure.add_scatter(
-                    x=[cap_now],
-                    y=[value(cap_now, curve[cap_now])],
-                    name="the cap now",
-                    legendgroup=label,
-                    showlegend=False,
-                    mode="markers",
-                    marker={"color": color, "size": 11, "symbol": symbol},
-                    hovertemplate=f"now, at %{{x:,}}: %{{y:{style}}} {title}<extra>{label}</extra>",
-                    row=number,
-                    col=1,
-                )
-    styled(figure, 560)
-    cap_axis(figure, *span)
-    figure.update_xaxes(title=None, showticklabels=False)
-    figure.update_xaxes(title="max_tokens_per_mb", showticklabels=True, row=3, col=1)
-    _spanned(figure, span)
-    for number, (title, _, _) in enumerate(rows, 1):
-        figure.update_yaxes(title=title, rangemode="tozero", row=number, col=1)
-    figure.update_yaxes(type="log", rangemode="normal", dtick=1, row=1, col=1)
-    figure.add_hline(y=1, line={"color": GREY, "width": 1, "dash": "dot"}, row=3, col=1)
-    return figure
+            top = max([top, *(p.y for p in points if p.y)])
+            keys = [p.y if nth == 1 else curve[int(p.x)].paid_tokens // p.x for p in points]
+            side = "" if nth else f"{label}: {name}"
+            look = Series(side, color, points, dash, small)
+            series += counted_curve(look, keys, BLOCK_SIZE, nth == 2, cap)
+        if nth == 2:
+            ends = tuple(Point(cap, 1.0) for cap in _span(span))
+            series.append(Series("", "grey", ends, line="dot", width=1))
+        low = 0.0 if nth else 0.8  # trees are told apart on a logarithmic axis
+        high = top * (1.12 if nth else 1.3)
+        panels.append(Panel(title, height, high, tuple(series), low=low))
+    return plotly_figure(Chart(tuple(panels), "Both sides over the caps", _span(span)))
+
+
+def _trees(count: float) -> str:
+    return number(int(count))
+
+
+def _point(
+    cap: int, value: float, written: Callable[[float], str], title: str, label: str
+) -> Point:
+    said = f"{label}: {written(value)} {title} at {number(cap)}"
+    return Point(cap, value, said, label=written(value))
 
 
 def steps_compared(
     sides: Sequence[Side], span: tuple[int, int], same_rows: bool, height: int
 ) -> go.Figure:
     """The step with trees over the cap; over other rows, tokens a second instead of seconds."""
-    figure = go.Figure()
-    for look, side in zip(_LOOKS, sides, strict=True):
+    series = []
+    for (label, color, _, _, dots), side in zip(_LOOKS, sides, strict=True):
         tokens = 0 if same_rows else side.value(TOKENS) or 0
         for kind in ("measured", "estimated"):
             chosen = [s for s in side.steps if s.mode == "tree" and s.kind == kind and s.seconds]
             if chosen and (same_rows or tokens):
-                _steps(figure, chosen, tokens, kind, look)
-    cap_axis(figure, *span)
-    _spanned(figure, span)
+                points = tuple(_step(one, tokens, label) for one in chosen)
+                series.append(Series(f"{label} {kind}", color, points, dots=dots[kind]))
+    top = max((p.high or 0.0 for one in series for p in one.points), default=1.0)
     title = "seconds a step" if same_rows else "original tokens a second"
-    top = max((y for trace in figure.data for y in trace.y), default=1.0)
-    figure.update_yaxes(title=title, range=[0, 1.15 * top])
-    return styled(figure, height)
+    panel = Panel(title, height - 140, 1.1 * top, tuple(series))
+    return plotly_figure(Chart((panel,), "Steps of both sides over the caps", _span(span)))
 
 
-def _steps(
-    figure: go.Figure,
-    steps: Sequence[StepAt],
-    tokens: float,
-    kind: str,
-    look: tuple[str, str, str, str],
-) -> None:
-    label, color, dash, symbol = look
-    measured = kind == "measured"
+def _step(one: StepAt, tokens: float, label: str) -> Point:
+    def shown(value: float | None) -> float:
+        value = value or one.seconds or 1.0
+        return tokens / value if tokens else value
 
-    def shown(seconds: float | None) -> float:
-        seconds = seconds or 0.0
-        return tokens / seconds if tokens else seconds
+    def written(value: float) -> str:
+        return f"{number(value, ',.0f')} tokens/s" if tokens else seconds(value)
 
-    middle = [shown(one.seconds) for one in steps]
-    ends = [
-        sorted((shown(one.low or one.seconds), shown(one.high or one.seconds))) for one in steps
-    ]
-    unit, style = ("tokens/s", ",.0f") if tokens else ("s", ".3f")
-    figure.add_scatter(
-        x=[one.max_tokens_per_mb for one in steps],
-        y=middle,
-        name=f"{label} {kind}",
-        mode="markers" if measured else "lines+markers",
-        line={"color": color, "dash": dash, "width": 1},
-        marker={
-            "color": color,
-            "size": 10 if measured else 7,
-            "symbol": symbol if measured else f"{symbol}-open",
-            "line": {"width": 0 if measured else 1.5},
-        },
-        error_y={
-            "array": [high - y for (_, high), y in zip(ends, middle, strict=True)],
-            "arrayminus": [y - low for (low, _), y in zip(ends, middle, strict=True)],
-            "color": color,
-            "thickness": 1.2,
-            "visible": measured,
-        },
-        customdata=[list(pair) for pair in ends],
-        hovertemplate=f"%{{y:{style}}} {unit} {kind} (%{{customdata[0]:{style}}}–"
-        f"%{{customdata[1]:{style}}}) at %{{x:,}}<extra>{label}</extra>",
-    )
+    low, high = sorted((shown(one.low), shown(one.high)))
+    said = f"{label}: {written(shown(None))} {one.kind} ({written(low)} to {written(high)})"
+    cap = one.max_tokens_per_mb
+    return Point(cap, shown(None), f"{said} at {number(cap)}", low, high)
 
 
-def _spanned(figure: go.Figure, span: tuple[int, int]) -> None:
-    low, high = max(span[0], 1), max(span[1], 2)
-    figure.update_xaxes(range=[math.log10(low / 1.08), math.log10(high * 1.08)])
+def _span(span: tuple[int, int]) -> tuple[float, float]:
+    return max(span[0], 1) / 1.08, max(span[1], 2) * 1.08

@@ -7,6 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from tuning.plan.numbers import milliseconds
 from tuning.report.figures.style import BLUE, GREEN, GREY, ORANGE, RED, styled
 
 NAMES = {
@@ -28,11 +29,6 @@ def backend_name(backend: str) -> str:
 def row_name(row: Mapping[str, Any]) -> str:
     """The backend of a "row" event; one whose time is scaled from a sample says so."""
     return backend_name(row["backend"]) + (" (estimated)" if "scaled" in row else "")
-
-
-def milliseconds(value: float) -> str:
-    """Three figures are enough: 0.123, 12.3, 1,230 ms."""
-    return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
 
 
 def with_spread(time: Mapping[str, float]) -> str:

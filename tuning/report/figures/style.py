@@ -1,27 +1,22 @@
-"""One look for all figures: colours, fonts, margins, hover labels."""
+"""One look for all figures of pages: colours, fonts, margins, hover labels.
+
+Notable:
+- a colour is named here by Streamlit's placeholder for it, ``#000001`` and on: the page puts in the
+  one of the reader's theme (``chartCategoricalColors``, the same as ``chart.PALETTE``)
+"""
 
 from __future__ import annotations
 
 import html
-import math
 from typing import Any
 
 import plotly.graph_objects as go
 
-BLUE, ORANGE, GREEN = "#0072B2", "#E69F00", "#009E73"
-PINK, SKY, RED = "#CC79A7", "#56B4E9", "#D55E00"
-GREY = "#8a8f98"
+from tuning.plan.numbers import number
+from tuning.report.figures.chart import COLORS
 
-SERIES = {
-    "areal": (BLUE, "solid", "AReaL's packer"),
-    "prefix-aware": (GREEN, "dash", "Espalier's packer"),
-    "flat": (ORANGE, "dot", "flat, as today"),
-    "padded": (GREY, "dashdot", "padded rows"),
-}
-"""Colour, dash and name of each way to make micro-batches."""
-
-DEPTH_SCALE = ("#0b5d4f", "#14806a", "#3b9e83", "#6fb99f", "#a3d2bd", "#c9e4d6")
-"""Node colours from the root down: the trunk is dark, the leaves are light."""
+COLOR = {name: f"#{nth:06d}" for nth, name in enumerate(COLORS, 1)}
+BLUE, ORANGE, GREEN, PINK, SKY, RED, GREY = COLOR.values()
 
 
 def styled(figure: go.Figure, height: int, legend: bool = True) -> go.Figure:
@@ -51,21 +46,9 @@ def mark_cap(figure: go.Figure, cap: int) -> None:
         yref="paper",
         yanchor="bottom",
         xanchor="left",
-        text=f" cap {cap:,}",
+        text=f" cap {number(cap)}",
         showarrow=False,
         font={"color": RED, "size": 12},
-    )
-
-
-def cap_axis(figure: go.Figure, low: int, high: int) -> None:
-    """A logarithmic axis of caps with ticks at powers of two."""
-    first, last = math.ceil(math.log2(max(low, 1))), math.floor(math.log2(max(high, 2)))
-    ticks = [2**n for n in range(first, last + 1)] or [low]
-    figure.update_xaxes(
-        type="log",
-        title="max_tokens_per_mb",
-        tickvals=ticks,
-        ticktext=[f"{t:,}" for t in ticks],
     )
 
 

@@ -2,237 +2,191 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
-
-from tuning.report.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, styled
+from packing.spec import BLOCK_SIZE
+from tuning.plan.numbers import gib, many, number, ratio, seconds
+from tuning.report.figures.chart import (
+    SERIES,
+    Chart,
+    Dash,
+    Dots,
+    Panel,
+    Point,
+    Series,
+    counted_curve,
+)
 from tuning.sweep.result import Candidate, SweepResult
 
 _GIB = 2**30
+_KINDS: tuple[tuple[str, Dots, str], ...] = (
+    ("measured", "full", "p20–p80"),
+    ("estimated", "hollow", "the model's error"),
+)
 _FAR = 3.0
-_BASELINES = {"flat": (ORANGE, "dot", "flat, as today"), "padded": (GREY, "dashdot", "padded")}
+"""What is so many times above all points is said and not drawn: it would press them together."""
 
 
-def sweep_chart(result: SweepResult) -> go.Figure:
-    """Step time, paid tokens and memory over ``max_tokens_per_mb``, one above the other.
+def sweep_chart(
+    result: SweepResult,
+    packer: str = "areal",
+    now: int | None = None,
+    counted: Sequence[Candidate] = (),
+) -> Chart | None:
+    """Step time, paid tokens and memory over ``max_tokens_per_mb``; None where no cap is known.
 
-    Dots are measured, the line and its band are the cost model's; caps that do not fit are shaded,
-    those that AReaL refuses are hatched. A cap without a time has no dot.
+    packer: whose trees these are; now: the cap of the plan; counted: more caps without a time.
+    Filled dots are measured, hollow ones estimated, each with its spread or the model's error. A
+    cap without a time has no dot; a panel without a figure is left out.
     """
-    figure = make_subplots(
-        rows=3,
-        cols=1,
-        shared_xaxes=True,
-        row_heights=[0.56, 0.22, 0.22],
-        vertical_spacing=0.05,
+    points = sorted(result.points, key=lambda p: p.max_tokens_per_mb)
+    if not points:
+        return None
+    every = {p.max_tokens_per_mb: p for p in (*counted, *points)}
+    caps = [*every, *([now] if now else []), *([result.longest_row] if result.longest_row else [])]
+    ends = min(caps) / 1.12, max(caps) * 1.12
+    panels = (
+        _steps(result, points, ends, packer),
+        _paid([every[cap] for cap in sorted(every)], packer, now),
+        _memory(result, points, ends),
     )
-    points = result.points
-    _model_line(figure, points)
-    _dots(figure, points)
-    _paid(figure, points)
-    _memory(figure, result)
-    styled(figure, 620)
-    _baselines(figure, result)
-    _pick(figure, result)
-    _regions(figure, result)
-    figure.update_xaxes(type="log", tickformat=",d", dtick="D2")
-    figure.update_xaxes(title="max_tokens_per_mb", row=3, col=1)
-    figure.update_yaxes(title="seconds a step", range=[0, _top(result)], row=1, col=1)
-    figure.update_yaxes(title="paid ÷ original", rangemode="tozero", row=2, col=1)
-    figure.update_yaxes(title="GiB", rangemode="tozero", row=3, col=1)
-    return figure
-
-
-def _model_line(figure: go.Figure, points: Sequence[Candidate]) -> None:
-    known = [p for p in points if p.predicted_s is not None and p.fits is not False]
-    if not known:
-        known = [p for p in points if p.step_s and p.step_kind == "estimated" and not p.repeats]
-    if not known:
-        return
-    caps = [p.max_tokens_per_mb for p in known]
-    middle = [p.predicted_s or p.step_s for p in known]
-    low = [p.predicted_low_s or p.low_s for p in known]
-    high = [p.predicted_high_s or p.high_s for p in known]
-    figure.add_scatter(
-        x=caps + caps[::-1],
-        y=high + low[::-1],
-        fill="toself",
-        fillcolor="rgba(0,114,178,0.14)",
-        line={"width": 0},
-        hoverinfo="skip",
-        showlegend=False,
-        row=1,
-        col=1,
-    )
-    figure.add_scatter(
-        x=caps,
-        y=middle,
-        name="estimated, with its band",
-        mode="lines",
-        line={"color": BLUE, "width": 1.5},
-        customdata=list(zip(low, high, strict=True)),
-        hovertemplate="%{x:,}: %{y:.3f} s estimated (%{customdata[0]:.3f}–%{customdata[1]:.3f})"
-        "<extra></extra>",
-        row=1,
-        col=1,
-    )
-
-
-def _dots(figure: go.Figure, points: Sequence[Candidate]) -> None:
-    measured = [p for p in points if p.step_kind == "measured" and p.step_s]
-    in_part = [p for p in points if p.step_kind == "estimated" and "were run" in p.message]
-    for chosen, name, symbol in (
-        (measured, "measured, with its spread", "circle"),
-        (in_part, "run in part, scaled up", "circle-open"),
-    ):
-        if not chosen:
-            continue
-        steps = [p.step_s or 0.0 for p in chosen]
-        figure.add_scatter(
-            x=[p.max_tokens_per_mb for p in chosen],
-            y=steps,
-            name=name,
-            mode="markers",
-            marker={"color": BLUE, "size": 10, "symbol": symbol, "line": {"width": 1.5}},
-            error_y={
-                "array": [(p.high_s or s) - s for p, s in zip(chosen, steps, strict=True)],
-                "arrayminus": [s - (p.low_s or s) for p, s in zip(chosen, steps, strict=True)],
-                "color": BLUE,
-                "thickness": 1.5,
-            },
-            customdata=[
-                [p.n_trees, p.repeats, f"{p.tokens_per_s:,.0f}" if p.tokens_per_s else "?"]
-                for p in chosen
-            ],
-            hovertemplate="%{x:,}: %{y:.3f} s, %{customdata[0]:,} trees, %{customdata[1]} repeats, "
-            "%{customdata[2]} original tokens/s<extra></extra>",
-            row=1,
-            col=1,
-        )
-
-
-def _paid(figure: go.Figure, points: Sequence[Candidate]) -> None:
-    counted = [p for p in points if p.padded_token_ratio is not None]
-    figure.add_scatter(
-        x=[p.max_tokens_per_mb for p in counted],
-        y=[p.padded_token_ratio for p in counted],
-        name="paid ÷ original (exact)",
-        mode="lines+markers",
-        line={"color": GREEN, "width": 2},
-        marker={"size": 5},
-        customdata=[p.n_trees for p in counted],
-        hovertemplate="%{x:,}: pays %{y:.3f}, %{customdata:,} trees<extra></extra>",
-        row=2,
-        col=1,
-    )
-
-
-def _memory(figure: go.Figure, result: SweepResult) -> None:
-    for kind, symbol in (("measured", "circle"), ("estimated", "circle-open")):
-        chosen = [p for p in result.points if p.memory_kind == kind and p.memory_bytes]
-        if chosen:
-            figure.add_scatter(
-                x=[p.max_tokens_per_mb for p in chosen],
-                y=[(p.memory_bytes or 0) / _GIB for p in chosen],
-                name=f"memory, {kind}",
-                mode="markers",
-                marker={"color": PINK, "size": 7, "symbol": symbol, "line": {"width": 1.5}},
-                hovertemplate="%{x:,}: %{y:.2f} GiB " + kind + "<extra></extra>",
-                row=3,
-                col=1,
-            )
-    # A budget far above every peak would press them into the axis.
-    most = max((p.memory_bytes or 0 for p in result.points), default=0)
-    if result.budget_bytes and most and result.budget_bytes <= 4 * most:
-        figure.add_hline(
-            y=result.budget_bytes / _GIB,
-            line={"color": RED, "width": 1.5, "dash": "dash"},
-            annotation={"text": f"budget {result.budget_bytes / _GIB:,.1f} GiB", "font_color": RED},
-            annotation_position="top left",
-            row=3,
-            col=1,
-        )
-
-
-def _baselines(figure: go.Figure, result: SweepResult) -> None:
-    """Lines across the range; where one is far above all, its figure stands in the legend alone."""
-    most = max((p.step_s or 0.0 for p in result.points), default=0.0)
-    caps = [p.max_tokens_per_mb for p in result.points]
-    for name, (color, dash, words) in _BASELINES.items():
-        found = result.baselines.get(name)
-        if found is None or not found.step_s or not caps:
-            continue
-        label = f"{words}: {found.step_s:,.2f} s ({found.step_kind})"
-        far = bool(most) and found.step_s > _FAR * most
-        figure.add_scatter(
-            x=[min(caps), max(caps)],
-            y=[None, None] if far else [found.step_s] * 2,
-            name=label + (", above the chart" if far else ""),
-            mode="lines",
-            line={"color": color, "dash": dash, "width": 2},
-            hovertemplate=label + "<extra></extra>",
-            row=1,
-            col=1,
-        )
-
-
-def _pick(figure: go.Figure, result: SweepResult) -> None:
     pick = result.pick
-    if pick is None or pick.mode != "tree":
-        return
-    figure.add_scatter(
-        x=[pick.max_tokens_per_mb],
-        y=[pick.step_s],
-        name=f"pick: {pick.max_tokens_per_mb:,}",
-        mode="markers",
-        marker={"color": RED, "size": 20, "symbol": "circle-open", "line": {"width": 3}},
-        hovertemplate=f"pick: {pick.max_tokens_per_mb:,}, {pick.step_s:.3f} s<extra></extra>",
-        row=1,
-        col=1,
-    )
-
-
-def _regions(figure: go.Figure, result: SweepResult) -> None:
-    caps = [p.max_tokens_per_mb for p in result.points]
-    if not caps:
-        return
-    left = min(min(caps), max(result.longest_row, 1)) * 0.8
-    right = max(caps) * 1.12
-    refused = [p.max_tokens_per_mb for p in result.points if p.refused]
-    edge = max([result.longest_row, *refused])
-    # plotly hatches bars and filled traces, not shapes
-    figure.add_scatter(
-        x=[left, edge, edge, left],
-        y=[0, 0, _top(result), _top(result)],
-        fill="toself",
-        mode="none",
-        name="AReaL refuses: a row is longer",
-        fillpattern={"shape": "/", "fgcolor": GREY, "bgcolor": "rgba(0,0,0,0)", "size": 8},
-        hoverinfo="skip",
-        row=1,
-        col=1,
-    )
-    too_large = [p.max_tokens_per_mb for p in result.points if p.fits is False and not p.refused]
-    if too_large:
-        fitting = [p.max_tokens_per_mb for p in result.points if p.fits]
-        start = (min(too_large) * max(fitting, default=min(too_large))) ** 0.5
-        figure.add_vrect(
-            x0=start,
-            x1=right,
-            fillcolor=SKY,
-            opacity=0.18,
-            line_width=0,
-            annotation_text="does not fit",
-            annotation_position="top right",
+    marked = {} if now is None else {now: ("now", "grey")}
+    if pick is not None and pick.mode == "tree":
+        marked[pick.max_tokens_per_mb] = "pick", "red"
+    around = _stretches(result, points, ends)
+    shown = [panel for panel in panels if panel]
+    for nth, panel in enumerate(shown):
+        # The topmost panel says what is marked in all of them.
+        lines = (
+            Series("", color, (Point(cap, 0.0), Point(cap, panel.high, label=label)), "solid")
+            for cap, (word, color) in marked.items()
+            for label in ["" if nth else f"{word} {number(cap)}"]
         )
+        shown[nth] = replace(panel, series=(*around, *lines, *panel.series))
+    measured = sum(p.step_kind == "measured" for p in points)
+    told = f"Step time, paid tokens and memory at {many(len(points), 'value')} of max_tokens_per_mb"
+    described = f"{told}, {number(measured)} of them measured. {pick.reason if pick else ''}"
+    return Chart(tuple(shown), described.strip(), ends)
 
 
-def _top(result: SweepResult) -> float:
-    """The upper end of the time axis: all that is drawn, but not the whole of a wide band."""
-    times = [max(p.step_s, p.high_s or 0.0) for p in result.points if p.step_s and p.repeats]
-    times += [1.2 * p.step_s for p in result.points if p.step_s]
-    most = max((p.step_s for p in result.points if p.step_s), default=1.0)
-    lines = [one.step_s for one in result.baselines.values() if one is not None and one.step_s]
-    return 1.05 * max([*times, *(s for s in lines if s <= _FAR * most), 0.0]) or 1.0
+def _steps(
+    result: SweepResult, points: Sequence[Candidate], ends: tuple[float, float], packer: str
+) -> Panel | None:
+    timed = [p for p in points if p.step_s]
+    if not timed:
+        return None
+    most = max(p.step_s or 0.0 for p in timed)
+    top = max(most * 1.2, *(p.high_s or 0.0 for p in timed if p.repeats), 0.0)
+    color = SERIES[packer][0]
+    series = []
+    for kind, dots, spread in _KINDS:
+        chosen = tuple(_step(p) for p in timed if p.step_kind == kind)
+        series.append(Series(f"step, {kind}, {spread}", color, chosen, dots=dots))
+    for name in ("flat", "padded"):
+        one = result.baselines.get(name)
+        if one is not None and one.step_s:
+            color, dash, words = SERIES[name]
+            label = f"{words}: {seconds(one.step_s)} ({one.step_kind})"
+            line, height = _level(label, one.step_s, most, color, dash, ends)
+            series.append(line)
+            top = max(top, height * 1.1)
+    return Panel("seconds a step", 230, top, tuple(s for s in series if s.points))
+
+
+def _level(
+    name: str, value: float, most: float, color: str, dash: Dash, ends: tuple[float, float]
+) -> tuple[Series, float]:
+    """A line across, and how high it needs the panel to be; far above it is a name alone."""
+    far = value > _FAR * most
+    points = tuple(Point(end, None if far else value) for end in ends)
+    return Series(name + ", above the chart" * far, color, points, dash), 0.0 if far else value
+
+
+def _step(one: Candidate) -> Point:
+    said = f"{number(one.max_tokens_per_mb)}: {seconds(one.step_s)} {one.step_kind}"
+    if one.low_s and one.high_s:
+        said += f" ({seconds(one.low_s)} to {seconds(one.high_s)})"
+    if one.predicted_s and one.step_kind == "measured":
+        said += f", predicted {seconds(one.predicted_s)}"
+    said += f", {many(one.n_trees or 0, 'tree')}"
+    said += f", {many(one.repeats, 'repeat')}" if one.repeats else ""
+    said += f", {number(one.tokens_per_s, ',.0f')} original tokens/s" if one.tokens_per_s else ""
+    return Point(one.max_tokens_per_mb, one.step_s, said, one.low_s, one.high_s)
+
+
+def _paid(points: Sequence[Candidate], packer: str, now: int | None) -> Panel | None:
+    held = [p for p in points if p.n_trees and p.padded_token_ratio is not None]
+    if not held:
+        return None
+    paid = [_counted(p, "paid", p.padded_token_ratio) for p in held]
+    tree = [_counted(p, "tree_token_ratio", p.tree_token_ratio) for p in held]
+    # Trees that run, dummies too: what is paid is so many times the cap.
+    run = [(p.paid_tokens or 0) // p.max_tokens_per_mb for p in held]
+    color, dash, _ = SERIES[packer]
+    series = (
+        *counted_curve(
+            Series("paid (exact)", color, tuple(paid), dash, "small"), run, BLOCK_SIZE, True, now
+        ),
+        *counted_curve(
+            Series("tree_token_ratio (exact)", color, tuple(tree), dash, "small-hollow", 1.0),
+            [point.y for point in tree],
+            BLOCK_SIZE,
+        ),
+    )
+    top = max(max(p.padded_token_ratio or 0.0, p.tree_token_ratio or 0.0) for p in held)
+    return Panel("tokens ÷ original", 120, top * 1.12, series)
+
+
+def _counted(one: Candidate, name: str, value: float | None) -> Point:
+    said = (
+        f"{number(one.max_tokens_per_mb)}: {ratio(value)} {name}, {many(one.n_trees or 0, 'tree')}"
+    )
+    return Point(one.max_tokens_per_mb, value, said, label=ratio(value))
+
+
+def _memory(
+    result: SweepResult, points: Sequence[Candidate], ends: tuple[float, float]
+) -> Panel | None:
+    known = [p for p in points if p.memory_bytes]
+    if not known:
+        return None
+    most = max(p.memory_bytes or 0 for p in known) / _GIB
+    series = []
+    for kind, dots, _ in _KINDS:
+        chosen = tuple(_peak(p) for p in known if p.memory_kind == kind)
+        series.append(Series(f"memory, {kind}", "pink", chosen, dots=dots))
+    if result.budget_bytes:
+        budget = f"budget {gib(result.budget_bytes)}"
+        size = result.budget_bytes / _GIB
+        line, height = _level(budget, size, most, "red", "dash", ends)
+        series.append(line)
+        most = max(most, height)
+    return Panel("memory, GiB", 110, most * 1.15, tuple(s for s in series if s.points))
+
+
+def _peak(one: Candidate) -> Point:
+    said = f"{number(one.max_tokens_per_mb)}: {gib(one.memory_bytes)} {one.memory_kind}"
+    return Point(one.max_tokens_per_mb, (one.memory_bytes or 0) / _GIB, said)
+
+
+def _stretches(
+    result: SweepResult, points: Sequence[Candidate], ends: tuple[float, float]
+) -> list[Series]:
+    """Left of the longest row AReaL refuses; right of what fits memory ends."""
+    found = []
+    longest = result.longest_row
+    if longest > ends[0]:
+        name = f"AReaL refuses: a row has {many(longest, 'token')}"
+        line = (Point(ends[0], 0.0), Point(longest, 0.0))
+        found.append(Series(name, "grey", line, stretch="hatched"))
+    too_large = [p.max_tokens_per_mb for p in points if p.fits is False and not p.refused]
+    if too_large:
+        least = min(too_large)
+        fitting = [p.max_tokens_per_mb for p in points if p.max_tokens_per_mb < least]
+        edge = math.sqrt(least * max(fitting, default=least))
+        line = (Point(edge, 0.0), Point(ends[1], 0.0))
+        found.append(Series("does not fit", "red", line, stretch="tinted"))
+    return found

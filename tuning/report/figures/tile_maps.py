@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ class TileMap:
     visible: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, trie: Trie, order: Order, tile: int = BLOCK_SIZE) -> TileMap:
+    def of(cls, trie: Trie, order: Order, tile: int = BLOCK_SIZE) -> Self:
         """The tiles of a tree whose tokens stand in ``order``; padding is left out.
 
         O(nodes x T + T^2) time: one walk down the tree keeps how many tokens of the current path

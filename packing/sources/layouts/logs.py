@@ -1,0 +1,251 @@
+"""Layouts of named tools: inspect_ai, ART, SWE-agent, lm-eval, NeMo RL, slime, spans and more.
+
+Notable:
+- each converts one record as that tool writes it, and says None to any other
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from packing.sources import fields
+from packing.sources.chunks import Record
+from packing.sources.dialects import as_messages
+from packing.sources.layouts import exchange
+
+GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
+
+
+def _inspect(record: Record, place: str) -> list[Record] | None:
+    """A sample of an inspect_ai log."""
+    if not (record.keys() >= {"messages", "epoch", "id"}) or "scores" not in record:
+        return None
+    made: Record = {"messages": as_messages(record["messages"]), "group": record["id"]}
+    scores = record["scores"]
+    value = next(iter(scores.values()), None) if isinstance(scores, Mapping) else None
+    value = value.get("value") if isinstance(value, Mapping) else value
+    value = GRADES.get(value) if isinstance(value, str) else value
+    return [made | ({"reward": float(value)} if isinstance(value, int | float) else {})]
+
+
+def _art(record: Record, place: str) -> list[Record] | None:
+    """Trajectories of OpenPipe's ART, alone or as a group; only what is a choice is trained."""
+    if isinstance(record.get("trajectories"), list):
+        inside = [m for t in record["trajectories"] for m in (_art(t, place) or [])]
+        return [m | {"group": place} for m in inside] or None
+    told = record.get("messages_and_choices")
+    if not isinstance(told, list):
+        return None
+    talk = []
+    for item in told:
+        chosen = isinstance(item, Mapping) and isinstance(item.get("message"), Mapping)
+        message = (as_messages(item) or [item])[0]
+        assistant = isinstance(message, Mapping) and message.get("role") == "assistant"
+        talk.append({**message, "weight": int(chosen)} if assistant else message)
+    made = {k: record[k] for k in ("reward", "tools") if record.get(k) is not None}
+    return [{"messages": talk} | made]
+
+
+def _swe_agent(record: Record, place: str) -> list[Record] | None:
+    """A ``.traj`` of SWE-agent: its history is the conversation; demonstrations are context."""
+    told = record.get("history")
+    if not isinstance(record.get("trajectory"), list) or not fields.is_messages(told):
+        return None
+    talk = [
+        {**m, "weight": 0} if m.get("is_demo") and m.get("role") == "assistant" else m
+        for m in told or []
+        if isinstance(m, Mapping)
+    ]
+    info = record.get("info")
+    made = {"exit_status": info.get("exit_status")} if isinstance(info, Mapping) else {}
+    return [{"messages": talk} | made]
+
+
+def _tree_of_thoughts(record: Record, place: str) -> list[Record] | None:
+    """A problem of the tree-of-thought logs: its final thoughts ``ys`` after the problem ``x``."""
+    said = record.get("ys")
+    if not isinstance(said, list) or not said or not all(isinstance(y, str) for y in said):
+        return None
+    steps = record.get("steps")
+    first = steps[0] if isinstance(steps, list) and steps else {}
+    made: Record = {"completion": said, "prompt": str(first.get("x", record.get("x", "")))}
+    infos = record.get("infos")
+    if isinstance(infos, list) and all(isinstance(i, Mapping) and "r" in i for i in infos):
+        made["rewards"] = [i["r"] for i in infos]
+    return [made | {"group": record.get("idx", place)}]
+
+
+def _lm_eval(record: Record, place: str) -> list[Record] | None:
+    """A sample of lm-evaluation-harness: the prompt as it was sent, and each response."""
+    given, resps = record.get("arguments"), record.get("resps")
+    if "doc_id" not in record or not isinstance(resps, list):
+        return None
+    if isinstance(given, Mapping):
+        given = [given[k] for k in sorted(given)]
+    first = given[0] if isinstance(given, list) and given else None
+    if isinstance(first, Mapping):
+        prompt = first.get("arg_0")
+    else:
+        prompt = first[0] if isinstance(first, list) and first else None
+    texts = [t for r in resps for t in (r if isinstance(r, list) else [r]) if isinstance(t, str)]
+    if not isinstance(prompt, str) or not texts:
+        return None
+    return [{"prompt": prompt, "completion": texts, "group": record["doc_id"]}]
+
+
+def _nemo(record: Record, place: str) -> list[Record] | None:
+    """NeMo RL's message log: every message with its token ids."""
+    told = record.get("message_log")
+    if not isinstance(told, list) or not told or not isinstance(told[0], Mapping):
+        return None
+    if not all(isinstance(m, Mapping) and "token_ids" in m for m in told):
+        talk = as_messages(told)
+        return None if talk is None else [{k: v for k, v in record.items()} | {"messages": talk}]
+    ids = [i for m in told for i in m["token_ids"]]
+    mask: list[int] = []
+    for m in told:
+        given = m.get("token_loss_mask")
+        own = [int(m.get("role") == "assistant")] * len(m["token_ids"])
+        mask += given if isinstance(given, list) and len(given) == len(own) else own
+    kept = {k: v for k, v in record.items() if k != "message_log"}
+    return [kept | {"input_ids": ids, "loss_mask": mask}]
+
+
+def _slime(record: Record, place: str) -> list[Record] | None:
+    """slime's samples: all tokens, and how many at the end are the response."""
+    count = record.get("response_length")
+    ids: Any = record.get("tokens")
+    if not isinstance(count, int) or not fields.is_ids(ids):
+        return None
+    mask = record.get("loss_mask")
+    trained = [1] * count if mask is None or not len(mask) else list(mask)
+    kept = {k: record[k] for k in ("reward", "group_index") if k in record}
+    return [kept | {"input_ids": ids, "loss_mask": [0] * (len(ids) - len(trained)) + trained}]
+
+
+def _triplets(record: Record, place: str) -> list[Record] | None:
+    """Prompt and response as objects with ``token_ids`` (Agent Lightning's triplets)."""
+    prompt, response = record.get("prompt"), record.get("response")
+    if not isinstance(prompt, Mapping) or not isinstance(response, Mapping):
+        return None
+    if not ("token_ids" in prompt and "token_ids" in response):
+        return None
+    kept = {k: v for k, v in record.items() if k not in ("prompt", "response")}
+    return [kept | {"prompt_ids": prompt["token_ids"], "completion_ids": response["token_ids"]}]
+
+
+# -- spans ---------------------------------------------------------------------------------------
+
+
+def _spans(record: Record, place: str) -> list[Record] | None:
+    """Spans of OpenInference (Phoenix) and OpenTelemetry: only calls of a model are rows."""
+    if isinstance(record.get("resourceSpans"), list):
+        found = [
+            span
+            for resource in record["resourceSpans"]
+            for scope in resource.get("scopeSpans", [])
+            for span in scope.get("spans", [])
+        ]
+        return [m for span in found for m in (_spans(span, place) or [])] or None
+    said = _attributes(record)
+    if said is None:
+        return None
+    asked = as_messages(_member(said, "llm.input_messages", "gen_ai.input.messages"))
+    answered = as_messages(_member(said, "llm.output_messages", "gen_ai.output.messages"))
+    if asked is None or answered is None:
+        return []
+    made_record: Record = {"prompt": asked, "completion": [answered]}
+    trace = record.get("trace_id", record.get("traceId", record.get("context.trace_id")))
+    context = record.get("context")
+    trace = context.get("trace_id") if trace is None and isinstance(context, Mapping) else trace
+    return [made_record | ({"trace_id": trace} if trace else {})]
+
+
+def _attributes(record: Record) -> Record | None:
+    """A span's attributes as one object; None where the record is no span."""
+    given = fields.unpacked(record.get("attributes"))
+    if isinstance(given, list):
+        given = {
+            a["key"]: next(iter(a["value"].values()), None)
+            for a in given
+            if isinstance(a, Mapping) and isinstance(a.get("value"), Mapping)
+        }
+    if isinstance(given, Mapping):
+        span = {"span_kind", "span_id", "spanId", "context", "start_time", "trace_id", "traceId"}
+        return dict(given) if record.keys() & span else None
+    flat = {k.removeprefix("attributes."): v for k, v in record.items() if k[:11] == "attributes."}
+    return flat or None
+
+
+def _member(said: Record, *names: str) -> Any:
+    """A member of attributes: under its dotted name, nested, or flattened by number."""
+    for name in names:
+        value = fields.first(said, name)
+        if value is fields.MISSING:
+            value = _numbered(said, name)
+        value = fields.unpacked(value)
+        if isinstance(value, np.ndarray):
+            value = value.tolist()
+        if value:
+            return value
+    return None
+
+
+def _numbered(said: Record, name: str) -> list[Any]:
+    """``name.0.message.role`` … as a list of messages."""
+    found: dict[int, dict[str, Any]] = {}
+    for key, value in said.items():
+        if key.startswith(name + "."):
+            number, _, rest = key[len(name) + 1 :].partition(".")
+            if number.isdecimal():
+                found.setdefault(int(number), {})[rest] = value
+    out = []
+    for _, message in sorted(found.items()):
+        calls: dict[int, dict[str, Any]] = {}
+        for key in [k for k in message if k.startswith("message.tool_calls.")]:
+            number, _, rest = key.removeprefix("message.tool_calls.").partition(".")
+            calls.setdefault(int(number), {})[rest] = message.pop(key)
+        if calls:
+            message["message.tool_calls"] = [c for _, c in sorted(calls.items())]
+            message.setdefault("message.content", None)
+        out.append(message)
+    return out
+
+
+def _exchange_of_run(record: Record, place: str) -> list[Record] | None:
+    """A LangSmith run: calls of a model are rows, the chains and tools around them are not."""
+    kind = record.get("run_type")
+    if not isinstance(kind, str):
+        return None
+    if kind not in ("llm", "chat_model"):
+        return []
+    prompt = exchange.asked(record.get("inputs"))
+    found = exchange.answers(record.get("outputs"))
+    if prompt is None or not found:
+        return []
+    made: Record = {"prompt": prompt, "completion": found}
+    offered = exchange.tools(fields.first(record, "extra.invocation_params") or None)
+    trace = record.get("trace_id")
+    made |= {"tools": offered} if offered else {}
+    return [made | ({"trace_id": trace} if trace else {})]
+
+
+WITHOUT_PROMPTS = (
+    "The log keeps thoughts, not the prompts around them: rows are the problem and the thoughts."
+)
+Convert = Callable[[Record, str], list[Record] | None]
+LOGS: tuple[tuple[str, Convert, str | None], ...] = (
+    ("inspect_ai samples", _inspect, None),
+    ("ART trajectories", _art, None),
+    ("SWE-agent trajectories", _swe_agent, None),
+    ("tree-of-thought log", _tree_of_thoughts, WITHOUT_PROMPTS),
+    ("lm-evaluation-harness samples", _lm_eval, None),
+    ("NeMo RL message log", _nemo, None),
+    ("slime samples", _slime, None),
+    ("triplets of token ids", _triplets, None),
+    ("LangSmith runs", _exchange_of_run, "Runs that are no call of a model are not rows."),
+    ("spans", _spans, "Spans that are no call of a model are not rows."),
+)

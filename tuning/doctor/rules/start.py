@@ -1,0 +1,217 @@
+"""What AReaL's PPO trainer checks as it starts, before a worker is made, and what it needs then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tuning.areal.config import UNKNOWN
+from tuning.areal.schema import REQUIRED, Version
+from tuning.doctor.rules.base import Case, Found, rule
+
+_TWO_CONTROLLERS: tuple[Version, ...] = ("1.0.4", "v1.0.4", "2.0.0", "main")
+
+
+def _joins(case: Case, role: str, target: str) -> bool:
+    strategy = case.get(f"{role}.scheduling_strategy")
+    if not isinstance(strategy, Mapping):
+        return False
+    return strategy.get("type") == "colocation" and strategy.get("target") == target
+
+
+def _colocated(case: Case) -> bool:
+    return _joins(case, "actor", "rollout") or _joins(case, "rollout", "actor")
+
+
+def _hands_over(case: Case) -> bool:
+    """Awex moves weights by itself, without the offload machinery."""
+    mode = case.get("actor.weight_update_mode")
+    return case.version == "main" and mode == "awex" and case.get("actor._version") == "v1"
+
+
+def _needs_offload(case: Case) -> bool:
+    by_actor = (_colocated(case) or case.get("actor.offload") is True) and not _hands_over(case)
+    roles = ("critic", "ref", "teacher")
+    return by_actor or any(case.get(f"{role}.offload") is True for role in roles)
+
+
+def _kind(case: Case) -> str | None:
+    return None if case.server is None else case.server.kind
+
+
+@dataclass(frozen=True)
+class _Start:
+    """One check: when it refuses, what is said, and what mends it."""
+
+    path: str
+    wrong: Callable[[Case], bool]
+    problem: str
+    says: str
+    fix: Mapping[str, Any]
+    versions: tuple[Version, ...] = ()
+
+
+STARTS: tuple[_Start, ...] = (
+    _Start(
+        "enable_offload",
+        lambda c: _needs_offload(c) and c.get("enable_offload") is False,
+        "An engine is offloaded, or shares its GPUs with the rollout, and enable_offload is false.",
+        "enable_offload must be True when colocation scheduling or train-engine offload is "
+        "enabled. Please set enable_offload=True.",
+        {"enable_offload": True},
+    ),
+    _Start(
+        "actor.weight_update_mode",
+        lambda c: (
+            _colocated(c)
+            and c.get("actor.weight_update_mode")
+            not in (("disk", "awex") if c.version == "main" else ("disk",))
+        ),
+        "Actor and rollout share GPUs; their weights go over the disk then.",
+        "weight_update_mode must be 'disk'",
+        {"actor.weight_update_mode": "disk"},
+    ),
+    _Start(
+        "actor.weight_update_mode",
+        lambda c: c.version == "main" and _hands_over(c) and c.engine not in ("megatron", None),
+        "weight_update_mode awex needs a Megatron actor.",
+        "weight_update_mode='awex' requires Megatron actor training backend",
+        {"actor.weight_update_mode": "disk"},
+    ),
+    _Start(
+        "actor.weight_update_mode",
+        lambda c: c.version == "main" and _hands_over(c) and _kind(c) not in ("sglang", None),
+        "weight_update_mode awex needs an SGLang rollout.",
+        "weight_update_mode='awex' requires SGLang rollout backend",
+        {"actor.weight_update_mode": "disk"},
+    ),
+    _Start(
+        "rollout.return_routed_experts",
+        lambda c: _kind(c) == "vllm" and c.get("rollout.return_routed_experts") is True,
+        "vLLM does not return routed experts.",
+        "return_routed_experts is only supported with SGLang backend.",
+        {"rollout.return_routed_experts": False},
+    ),
+    _Start(
+        "actor.use_lora",
+        lambda c: (
+            c.engine == "megatron" and c.get("actor.use_lora") is True and _kind(c) == "sglang"
+        ),
+        "LoRA on a Megatron actor goes with a vLLM rollout only.",
+        "Megatron actor with LoRA is not supported with SGLang rollout in RL trainer.",
+        {"actor.use_lora": False},
+    ),
+    _Start(
+        "actor._version",
+        lambda c: UNKNOWN is not c.get("actor._version") != c.get("rollout._version"),
+        "actor._version and rollout._version differ.",
+        "actor._version and rollout._version must match.",
+        {"actor._version": "v1", "rollout._version": "v1"},
+        _TWO_CONTROLLERS,
+    ),
+    _Start(
+        "valid_dataset",
+        lambda c: (
+            c.get("rollout.agent.mode") == "online" and isinstance(c.get("valid_dataset"), Mapping)
+        ),
+        "An online agent takes no validation set.",
+        "valid_dataset must not be set when using online RL mode (agent.mode='online').",
+        {},
+    ),
+    _Start(
+        "total_train_steps",
+        lambda c: c.get("rollout.agent.mode") == "online" and c.get("total_train_steps") is None,
+        "An online agent needs total_train_steps: no data set says how many there are.",
+        "total_train_steps must be set for online mode.",
+        {},
+    ),
+    _Start(
+        "total_train_steps",
+        lambda c: (
+            c.get("rollout.agent.mode") == "online"
+            and (c.whole("total_train_steps") or 1) < (c.whole("total_train_epochs") or 1)
+            and c.get("total_train_steps") is not None
+        ),
+        "total_train_steps is below total_train_epochs.",
+        "total_train_steps must be >= total_train_epochs so that steps_per_epoch >= 1.",
+        {"total_train_epochs": 1},
+    ),
+)
+
+
+@rule("start-checks", "fails at start", "trainer/rl_trainer.py, _validate_cfg", always=True)
+def start_checks(case: Case) -> Iterator[Found]:
+    if case.config.trainer != "ppo" or case.config.fragment:
+        return
+    for one in STARTS:
+        if (one.versions and case.version not in one.versions) or not one.wrong(case):
+            continue
+        fix = {
+            path: value
+            for path, value in one.fix.items()
+            if case.config.field(path, case.version) is not None
+        }
+        steps = " and ".join(f"{path} to {str(value).lower()}" for path, value in fix.items())
+        yield Found(
+            one.problem,
+            f"Set {steps}." if steps else f"Correct {one.path}.",
+            says=one.says,
+            path=one.path,
+            when="when the trainer starts, before workers are made",
+            fix=fix,
+        )
+
+
+@rule("weight-update-mode", "fails at start", "trainer/rl_trainer.py, weight_update_meta", True)
+def weight_update_mode(case: Case) -> Iterator[Found]:
+    """Its choices stand in AReaL's help only; the trainer knows no other."""
+    known = case.config.field("actor.weight_update_mode", case.version)
+    mode = case.get("actor.weight_update_mode")
+    if case.config.trainer != "ppo" or known is None or not isinstance(mode, str):
+        return
+    if mode != REQUIRED and mode not in known.documented:
+        yield Found(
+            f"actor.weight_update_mode is {mode!r}; AReaL has "
+            f"{', '.join(str(one) for one in known.documented)}.",
+            f"Set it to {known.default}.",
+            says=f"Invalid weight update mode: {mode}",
+            path="actor.weight_update_mode",
+            when="when the trainer starts, after workers are made",
+            fix={"actor.weight_update_mode": known.default},
+        )
+
+
+@rule("gpus", "fails at start", "infra/scheduler; cluster of the config", always=True)
+def gpus(case: Case) -> Iterator[Found]:
+    """GPUs asked for against those of the cluster, roles on GPUs of their own counted."""
+    nodes, each = case.get("cluster.n_nodes"), case.get("cluster.n_gpus_per_node")
+    given = case.config.has("cluster.n_nodes") and case.config.has("cluster.n_gpus_per_node")
+    if not given or not isinstance(nodes, int) or not isinstance(each, int):
+        return
+    if nodes * each <= 0:
+        return
+    asked: dict[str, int] = {}
+    for role in case.engines:
+        backend = case.of(role).backend
+        strategy = case.get(f"{case.of(role).path('scheduling_strategy')}")
+        alone = not isinstance(strategy, Mapping) or strategy.get("type") != "colocation"
+        if backend is not None and alone:
+            asked[role] = backend.gpus
+    if case.server is not None and case.config.has("rollout.backend") and not _colocated(case):
+        asked["rollout"] = case.server.gpus
+    total = sum(asked.values())
+    if total <= nodes * each:
+        return
+    listed = " + ".join(f"{role} {n}" for role, n in asked.items())
+    local = case.get("scheduler.type") == "local"
+    yield Found(
+        f"{total} GPUs are asked for ({listed}); the cluster has {nodes} × {each}.",
+        "Ask for fewer, or give cluster.n_nodes and n_gpus_per_node what there is.",
+        says="" if local else "the scheduler waits for resources that never come",
+        path="cluster",
+        when="in every step: the local scheduler gives the same GPU to two workers"
+        if local
+        else "when workers are placed",
+        severity="slow" if local else None,
+    )
