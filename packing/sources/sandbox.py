@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -64,7 +65,7 @@ def run(
     silence:  seconds without anything sent after which the child is ended
 
     Raises SourceError: the function's own, or one that says which limit was met; LoadCancelled
-    within a moment of ``cancelled`` saying so.
+    within a moment of ``cancelled`` saying so; RuntimeError with the traceback of anything else.
     """
     child = _taken()
     done = False
@@ -87,6 +88,8 @@ def run(
                 raise SourceError(value)
             if kind == "cancelled":
                 raise LoadCancelled
+            if kind == "failed":
+                raise RuntimeError(f"in the child process:\n{value}")
             return value
     finally:
         if done:
@@ -280,6 +283,8 @@ def _answer(request: dict[str, Any], send: Send) -> list[Any]:
     except MemoryError:
         amount = f"{request['memory'] / (1 << 30):.1f} GiB"
         return ["error", f"reading needs more than {amount}; read fewer rows or repair the file."]
+    except Exception:  # a fault of ours: shown where the caller is
+        return ["failed", traceback.format_exc()]
 
 
 def _limit_memory(more: int) -> None:

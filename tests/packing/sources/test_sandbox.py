@@ -194,3 +194,15 @@ class TestLoad:
 
         with pytest.raises(LoadCancelled):
             load(SourceSpec("file", str(path), tokenizer=str(folder)), cancelled=enough)
+
+
+def wrong(payload: Any, send: sandbox.Send) -> None:
+    raise KeyError("a fault of ours")
+
+
+def test_a_fault_of_ours_shows_its_traceback() -> None:
+    with pytest.raises(
+        RuntimeError, match=r"(?s)in the child process.*KeyError: 'a fault of ours'"
+    ):
+        run(wrong)
+    assert run(echo, [])[0]["all"] == []
