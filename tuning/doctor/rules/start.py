@@ -111,6 +111,18 @@ STARTS: tuple[_Start, ...] = (
         _TWO_CONTROLLERS,
     ),
     _Start(
+        "teacher.engine_type",
+        lambda c: (
+            c.config.field("teacher.train", c.version) is not None
+            and isinstance(c.get("teacher"), Mapping)
+            and c.get("teacher.engine_type") not in (UNKNOWN, "rollout")
+            and c.get("teacher.train") is None
+        ),
+        "The teacher is to train (engine_type is not rollout), and teacher.train is not there.",
+        "AssertionError (teacher.train is None)",
+        {"teacher.engine_type": "rollout"},
+    ),
+    _Start(
         "valid_dataset",
         lambda c: (
             c.get("rollout.agent.mode") == "online" and isinstance(c.get("valid_dataset"), Mapping)
