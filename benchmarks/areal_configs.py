@@ -35,7 +35,7 @@ _SHARED = _ROOT.parent / "shared" / "data" / "areal_configs"
 ANSWERS = _ROOT / "tests" / "tuning" / "doctor" / "areal_answers.json"
 _BATCH = 50
 # Rules about what happens after the parser and the trainer's checks, where this comparison ends.
-_LATER = ("gpus", "weight-update-mode", "number-in-environment")
+_LATER = ("gpus", "weight-update-mode", "number-in-environment", "engine-settings")
 
 
 def bases(shared: bool) -> tuple[dict[str, Any], dict[str, str]]:
