@@ -12,6 +12,7 @@ import typer
 from tuning.cli.common import Cap, Json, Prompts, RowOptions, Samples, row_options, sentences
 
 if TYPE_CHECKING:
+    from packing.rows import Rows
     from tuning.areal.config import ArealConfig
     from tuning.doctor.check import Answer, Areal
     from tuning.plan.plan import TuningPlan
@@ -113,7 +114,10 @@ def export(
     base: Annotated[
         Path | None, typer.Option(help="Your own AReaL YAML: print it tuned, engine and batch its.")
     ] = None,
-    trees: Annotated[bool, typer.Option(help="Turn tree training on, or off.")] = True,
+    trees: Annotated[
+        bool | None,
+        typer.Option("--trees/--no-trees", help="Default: on, unless the count says they lose."),
+    ] = None,
     set_minibatches: Annotated[
         bool, typer.Option(help="With --base: write --ppo-n-minibatches into the file too.")
     ] = False,
@@ -154,7 +158,8 @@ def export(
         bench = Batch.of(options.read(), plan)
         points = [entry.point for entry in Store().entries(data=bench.rows.fingerprint)]
         evidence = evidence_of(bench, plan, points)
-        text = render(plan, evidence, _choice("--target", target), form, trees=trees)
+        on = _worth_it(render(plan, evidence), bench.rows) if trees is None else trees
+        text = render(plan, evidence, _choice("--target", target), form, trees=on)
         _give(text, out)
 
 
@@ -165,12 +170,23 @@ def _give(text: str, out: Path | None) -> None:
         typer.echo(text, nl=not text.endswith("\n"))
 
 
+def _worth_it(text: str, rows: Rows) -> bool:
+    """Whether trees compute fewer tokens than flat rows; where not, it is said."""
+    from tuning.doctor.doctor import check
+
+    for one in check(text, rows).findings:
+        if one.rule == "trees-lose":
+            typer.echo(f"{one.problem} Tree training is left off; --trees turns it on.", err=True)
+            return False
+    return True
+
+
 def _tuned(
     base: Path,
     options: RowOptions,
     plan: TuningPlan,
     target: Any,
-    trees: bool,
+    trees: bool | None,
     minibatches: bool,
     diff: bool,
 ) -> str:
@@ -188,7 +204,10 @@ def _tuned(
     if minibatches:
         asked = replace(asked, ppo_n_minibatches=plan.ppo_n_minibatches)
     rows = batch_rows(options.read(), asked)
-    tuned = tune_config(config, asked, target, rows=rows, trees=trees, minibatches=minibatches)
+    on = True if trees is None else trees
+    tuned = tune_config(config, asked, target, rows=rows, trees=on, minibatches=minibatches)
+    if trees is None and not _worth_it(tuned.text, rows):
+        tuned = tune_config(config, asked, target, rows=rows, trees=False, minibatches=minibatches)
     for note in (*tuned.notes, f"Before: {tuned.before.verdict}", f"After: {tuned.after.verdict}"):
         typer.echo(note, err=True)
     return config.diff(tuned.config, base.name) if diff else tuned.text

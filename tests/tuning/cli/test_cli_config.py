@@ -65,7 +65,7 @@ def test_a_users_file_is_tuned_and_keeps_its_minibatches(tmp_path: Path) -> None
     done = run("export", "sample:math-grpo", "--cap", 4096, "--base", file, "--diff")
     assert done.exit_code == 0, done.output
     assert "+    max_tokens_per_mb: 4096   # by hand" in done.stdout
-    assert "ppo_n_minibatches" not in done.stdout and "Before: " in done.stderr
+    assert "ppo_n_minibatches: 1" not in done.stdout and "Before: " in done.stderr
     asked = run(
         "export", "sample:math-grpo", "--cap", 4096, "--base", file, "--diff", "--set-minibatches"
     )
@@ -82,3 +82,14 @@ def test_a_file_that_trees_do_not_serve_is_given_back(tmp_path: Path) -> None:
         file.write_text(text)
         done = run("export", "sample:math-grpo", "--cap", 4096, "--base", file)
         assert done.exit_code == 0 and done.stdout == text
+
+
+def test_trees_that_lose_by_the_count_are_left_off(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    lines = [json.dumps({"input_ids": [n] * 40, "group": n}) for n in range(8)]
+    rows.write_text("\n".join(lines) + "\n")
+    done = run("export", rows, "--cap", 1024)
+    assert done.exit_code == 0, done.output
+    assert "enable_tree_training: false" in done.stdout and "left off" in done.stderr
+    asked = run("export", rows, "--cap", 1024, "--trees")
+    assert "enable_tree_training: true" in asked.stdout
