@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -91,11 +91,13 @@ def parse(values: Mapping[str, Any], version: Version, name: str, *, extended: b
 
 @lru_cache(maxsize=32)
 def _base(version: Version, name: str, own: tuple[str, ...]) -> Any:
-    from omegaconf import OmegaConf
+    from omegaconf import OmegaConf, open_dict
 
-    cls = structured(version, name)
-    fields = [(key, Any, REQUIRED if key == _LATER else None) for key in own]
-    return OmegaConf.structured(make_dataclass(name, fields, bases=(cls,)))
+    base = OmegaConf.structured(structured(version, name))
+    with open_dict(base):
+        for key in own:
+            base[key] = REQUIRED if key == _LATER else None
+    return base
 
 
 def _without_runtime(node: Any) -> Any:

@@ -267,3 +267,25 @@ def test_every_published_config_imports_and_fills_a_plan(shared_dir: Path) -> No
         assert plan.max_tokens_per_mb == found.actor("mb_spec.max_tokens_per_mb"), file.name
         assert found.backend is not None and plan.dp_size == found.backend.data, file.name
         assert plan.model == found.actor("path"), file.name
+
+
+@pytest.mark.parametrize("key", ["1", "a b", "class", "x.y", "ü"])
+def test_a_key_of_ones_own_may_be_anything(key: str) -> None:
+    parsed = read(f"{BASE}{key}: {{a: 1}}\n").parsed()
+    assert parsed.refusals == () and len(parsed.own) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "words"),
+    [
+        ("sglang: {nosuch: 1}", "sglang.nosuch", "SGLangConfig"),
+        ("scheduler: {type: [1]}", "scheduler.type", "Cannot convert"),
+        ("perf_tracer: {enabled: maybe}", "perf_tracer.enabled", "bool"),
+    ],
+)
+def test_every_section_is_parsed_and_each_fault_has_its_place(
+    line: str, path: str, words: str
+) -> None:
+    refusals = read(f"{BASE}{line}\n").parsed().refusals
+    one = next(r for r in refusals if r.path == path)
+    assert words in f"{one.says} {one.section}"
