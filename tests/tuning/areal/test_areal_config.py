@@ -278,6 +278,7 @@ def test_a_key_of_ones_own_may_be_anything(key: str) -> None:
 @pytest.mark.parametrize(
     ("line", "path", "words"),
     [
+        ("critic: ${nosuch}", "critic", "nosuch"),
         ("sglang: {nosuch: 1}", "sglang.nosuch", "SGLangConfig"),
         ("scheduler: {type: [1]}", "scheduler.type", "Cannot convert"),
         ("perf_tracer: {enabled: maybe}", "perf_tracer.enabled", "bool"),
