@@ -156,6 +156,15 @@ STARTS: tuple[_Start, ...] = (
 def start_checks(case: Case) -> Iterator[Found]:
     if case.config.trainer != "ppo" or case.config.fragment:
         return
+    for role in ("actor", "rollout", "ref", "critic", "teacher"):
+        value = case.get(role)
+        if not isinstance(value, Mapping) and value is not None and value is not UNKNOWN:
+            yield Found(
+                f"{role} comes to {value!r}, which is no section.",
+                "Write its settings below it, indented.",
+                says=f"AttributeError: '{type(value).__name__}' object has no attribute 'backend'",
+                path=role,
+            )
     for one in STARTS:
         if (one.versions and case.version not in one.versions) or not one.wrong(case):
             continue
