@@ -24,7 +24,7 @@ st.caption(
 known = known_of(batch, plan)
 # A place of their own: what comes and goes there leaves the tabs below where they are.
 with st.container():
-    choice = draw_settings(known.sweep.pick if known.sweep else None)
+    choice = draw_settings(known.sweep.pick if known.sweep else None, batch, plan)
     runs = not draw_refusal(batch, plan)
     if runs:
         draw_verdict(batch, plan, choice)

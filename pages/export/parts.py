@@ -51,10 +51,11 @@ class Choice:
     trees: bool
 
 
-def draw_settings(pick: Pick | None) -> Choice:
-    """Version, engine, reference pass, and trees: on unless the sweep's pick says they lose."""
+def draw_settings(pick: Pick | None, batch: Batch, plan: TuningPlan) -> Choice:
+    """Version, engine, reference pass, and trees: on unless a measurement or the count says no."""
     columns = st.columns([2, 2, 3], vertical_alignment="bottom")
-    lose = pick is not None and pick.mode != "tree"
+    counted = "" if pick is not None else _counted_loss(batch, plan)
+    lose = bool(counted) or (pick is not None and pick.mode != "tree")
     target = columns[0].selectbox(
         "AReaL version",
         EXPORT_VERSIONS,
@@ -80,7 +81,18 @@ def draw_settings(pick: Pick | None) -> Choice:
     if pick is not None and lose:
         follows = "The config turns trees on all the same." if trees else "The config follows that."
         st.warning(f"{pick.reason} {follows}", icon=":material/block:")
+    if counted:
+        st.warning(escaped(counted), icon=":material/block:")
     return Choice(target, with_ref, trees)
+
+
+def _counted_loss(batch: Batch, plan: TuningPlan) -> str:
+    """The doctor's sentence where trees compute no fewer tokens than flat rows; else empty."""
+    if plan.problems() or batch.refusal(plan):
+        return ""
+    text = export.render(plan, export.Evidence())
+    report = report_of(text, batch.rows, EXPORT_VERSIONS[0], plan.memory_budget_gib)
+    return next((one.problem for one in report.findings if one.rule == "trees-lose"), "")
 
 
 def kept(name: str, default: Any) -> dict[str, Any]:
@@ -192,7 +204,7 @@ def words_of(choice: Choice) -> list[str]:
         words += ["--form", form]
     if choice.with_ref:
         words.append("--ref")
-    return words if choice.trees else [*words, "--no-trees"]
+    return [*words, "--trees" if choice.trees else "--no-trees"]
 
 
 def draw_export(batch: Batch, plan: TuningPlan, choice: Choice) -> None:

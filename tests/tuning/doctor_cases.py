@@ -478,4 +478,25 @@ CASES: list[tuple[str, str, str, list[Change], list[Change]]] = [
         [("my_own:", "cluster: {n_nodes: 1, n_gpus_per_node: 4}\nmy_own:")],
         [("my_own:", "cluster: {n_nodes: 2, n_gpus_per_node: 4}\nmy_own:")],
     ),
+    (
+        "engine-settings",
+        "fails at start",
+        "not supported with VLM",
+        [(MODEL, f"path: {VL}"), backend("megatron:d2c2"), (TREE, "enable_tree_training: false")],
+        [(MODEL, f"path: {VL}"), backend("megatron:d4"), (TREE, "enable_tree_training: false")],
+    ),
+    (
+        "engine-settings",
+        "fails at start",
+        "only supports 'adam'",
+        [actor("optimizer: {type: sgd}\n  fsdp: {per_layer_optim_step: true}")],
+        [actor("optimizer: {type: adam}\n  fsdp: {per_layer_optim_step: true}")],
+    ),
+    (
+        "flat-attention",
+        "silently wrong",
+        "see each other",
+        [(TREE, "attn_impl: sdpa")],
+        [(TREE, "attn_impl: flash_attention_3")],
+    ),
 ]

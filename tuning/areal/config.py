@@ -20,9 +20,18 @@ from tuning.areal.compose import ComposeError, compose, needs_hydra
 from tuning.areal.names import TRAINER_NAMES, TREES_SERVE, UNKNOWN, Trainer
 from tuning.areal.parser import Parsed, parse, raw_at
 from tuning.areal.schema import Field, Version, field_at, table
+from tuning.areal.yaml_nodes import REMOVED
 from tuning.areal.yaml_text import MOST_BYTES, ConfigError, YamlText, too_large
 
-__all__ = ["TRAINER_NAMES", "TREES_SERVE", "UNKNOWN", "ArealConfig", "ConfigError", "Trainer"]
+__all__ = [
+    "REMOVED",
+    "TRAINER_NAMES",
+    "TREES_SERVE",
+    "UNKNOWN",
+    "ArealConfig",
+    "ConfigError",
+    "Trainer",
+]
 
 _CLASSES: dict[Trainer, str] = {
     "ppo": "PPOConfig",
@@ -227,7 +236,10 @@ class ArealConfig:
         return replace(self, memo={version: replace(parsed, values=values)})
 
     def written(self, changes: Mapping[str, Any]) -> ArealConfig:
-        """The config with ``changes`` (whole paths), written only where the value differs."""
+        """The config with ``changes`` (whole paths), written only where the value differs.
+
+        REMOVED in place of a value takes the key out.
+        """
         needed = {path: value for path, value in changes.items() if self._differs(path, value)}
         yaml = self.yaml.with_values(needed)
         composed = self.composed
@@ -236,7 +248,8 @@ class ArealConfig:
                 composed = _set(composed, path.split("."), value)
         after = replace(self, yaml=yaml, composed=composed, memo={})
         for path, value in needed.items():
-            if raw_at(after.values, path) != value and after.get(path) != value:
+            gone = value == REMOVED and not after.has(path)
+            if not gone and raw_at(after.values, path) != value and after.get(path) != value:
                 raise ConfigError(
                     f"`{path}` could not be set to {value} without rewriting the file. "
                     "Set it by hand.",
@@ -246,6 +259,8 @@ class ArealConfig:
 
     def _differs(self, path: str, value: Any) -> bool:
         """Whether AReaL would see something else at ``path``, or this value in another type."""
+        if value == REMOVED:
+            return self.has(path)
         now = raw_at(self.values, path) if self.has(path) else None
         if now is None or (isinstance(now, str) and "${" in now):
             now = self.get(path)
@@ -268,6 +283,8 @@ class ArealConfig:
 def _set(node: Mapping[str, Any], parts: list[str], value: Any) -> dict[str, Any]:
     """A copy of ``node`` with one value set."""
     first, *rest = parts
+    if not rest and value == REMOVED:
+        return {key: one for key, one in node.items() if key != first}
     inner = node.get(first)
     below = inner if isinstance(inner, Mapping) else {}
     return {**node, first: _set(below, rest, value) if rest else value}

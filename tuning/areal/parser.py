@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -74,6 +74,11 @@ def parse(values: Mapping[str, Any], version: Version, name: str, *, extended: b
             break
         except Exception as error:  # OmegaConf's own, and what a converter raises
             refusal = _refusal(error, values, version, name)
+            if not refusal.path:  # a whole section that refers to what is not there
+                whole = (k for k, v in given.items() if isinstance(v, str) and "${" in v)
+                blamed = next((k for k in whole if k in known and known[k].section), "")
+                value = raw_at(values, blamed) if blamed else None
+                refusal = replace(refusal, kind="interpolation", path=blamed, value=value)
             place = refusal.path
             if not place or len(refusals) >= _MOST or not _take_out(given, place):
                 refusals.append(refusal)
@@ -91,11 +96,13 @@ def parse(values: Mapping[str, Any], version: Version, name: str, *, extended: b
 
 @lru_cache(maxsize=32)
 def _base(version: Version, name: str, own: tuple[str, ...]) -> Any:
-    from omegaconf import OmegaConf
+    from omegaconf import OmegaConf, open_dict
 
-    cls = structured(version, name)
-    fields = [(key, Any, REQUIRED if key == _LATER else None) for key in own]
-    return OmegaConf.structured(make_dataclass(name, fields, bases=(cls,)))
+    base = OmegaConf.structured(structured(version, name))
+    with open_dict(base):
+        for key in own:
+            base[key] = REQUIRED if key == _LATER else None
+    return base
 
 
 def _without_runtime(node: Any) -> Any:

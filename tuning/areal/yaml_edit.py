@@ -55,6 +55,35 @@ def set_value(text: str, node: yaml.Node, parts: list[str], value: Any) -> str:
     raise AssertionError("a path has at least one part")
 
 
+def remove_key(text: str, root: yaml.Node, parts: list[str]) -> str:
+    """``text`` without one key and what stands below it; a section that is empty then goes too.
+
+    Raises ConfigError where the key comes from an alias, or is all that the file holds.
+    """
+    above = [root]
+    for part in parts[:-1]:
+        pair = child(above[-1], part)
+        if pair is None or _alias_after(text, *pair):
+            raise ConfigError(f"`{'.'.join(parts)}` is not written here. Take it out by hand.")
+        above.append(pair[1])
+    pair, parent = child(above[-1], parts[-1]), above[-1]
+    if pair is None or not isinstance(parent, yaml.MappingNode):
+        raise ConfigError(f"`{'.'.join(parts)}` is not written here. Take it out by hand.")
+    if len(parent.value) == 1:
+        if len(parts) == 1:
+            raise ConfigError("This key is all that the file holds.", pair[0].start_mark.line + 1)
+        return remove_key(text, root, parts[:-1])
+    if not parent.flow_style:
+        lines = text.splitlines(keepends=True)
+        del lines[pair[0].start_mark.line : _last_line(*pair) + 1]
+        return "".join(lines)
+    place = [key.value for key, _ in parent.value].index(parts[-1])
+    if place:  # with the comma before it
+        start = parent.value[place - 1][1].end_mark.index
+        return text[:start] + text[pair[1].end_mark.index :]
+    return text[: pair[0].start_mark.index] + text[parent.value[1][0].start_mark.index :]
+
+
 def _alias_after(text: str, key: yaml.Node, value: yaml.Node) -> tuple[int, int] | None:
     """Where ``*name`` stands as the value of ``key``."""
     if value.start_mark.index > key.end_mark.index:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import yaml
 
+REMOVED = "<removed>"
+"""In place of a value: the key goes, with what stands below it."""
+
 
 class ConfigError(ValueError):
     """The file cannot be used; the message says where, why, and the smallest mend."""

@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from tuning.areal.yaml_edit import set_value
-from tuning.areal.yaml_nodes import ConfigError, child
+from tuning.areal.yaml_edit import remove_key, set_value
+from tuning.areal.yaml_nodes import REMOVED, ConfigError, child
 
 __all__ = ["ConfigError", "YamlText", "too_large"]
 
@@ -97,13 +97,17 @@ class YamlText:
         return found
 
     def with_values(self, changes: Mapping[str, Any]) -> YamlText:
-        """The text with ``changes`` (dotted path to bool, int, float or str) written into it.
+        """The text with ``changes`` (dotted path to bool, int, float, str or REMOVED) in it.
 
         Raises ConfigError where a path runs through something that is no mapping.
         """
         edited = self
         for path, value in changes.items():
-            edited = YamlText(set_value(edited.text, edited.root, path.split("."), value))
+            parts = path.split(".")
+            if value == REMOVED:
+                edited = YamlText(remove_key(edited.text, edited.root, parts))
+            else:
+                edited = YamlText(set_value(edited.text, edited.root, parts, value))
         return edited
 
     def _check(self) -> None:

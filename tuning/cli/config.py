@@ -12,6 +12,7 @@ import typer
 from tuning.cli.common import Json, PlanOptions, RowOptions, row_options, sentences
 
 if TYPE_CHECKING:
+    from packing.rows import Rows
     from tuning.areal.config import ArealConfig
     from tuning.doctor.check import Answer, Areal
     from tuning.plan.plan import TuningPlan
@@ -108,7 +109,10 @@ def export(
     base: Annotated[
         Path | None, typer.Option(help="Your own AReaL YAML: print it tuned, engine and batch its.")
     ] = None,
-    trees: Annotated[bool, typer.Option(help="Turn tree training on, or off.")] = True,
+    trees: Annotated[
+        bool | None,
+        typer.Option("--trees/--no-trees", help="Default: on, unless the count says they lose."),
+    ] = None,
     set_minibatches: Annotated[
         bool, typer.Option(help="With --base: write --ppo-n-minibatches into the file too.")
     ] = False,
@@ -132,7 +136,8 @@ def export(
         batch = options.batch(plan)
         points = [entry.point for entry in Store().entries(data=batch.rows.fingerprint)]
         evidence = evidence_of(batch, plan, points)
-        _give(render(plan, evidence, version, form, with_ref=ref, trees=trees), out)
+        on = _worth_it(render(plan, evidence), batch.rows) if trees is None else trees
+        _give(render(plan, evidence, version, form, with_ref=ref, trees=on), out)
 
 
 def _give(text: str, out: Path | None) -> None:
@@ -142,12 +147,23 @@ def _give(text: str, out: Path | None) -> None:
         typer.echo(text, nl=not text.endswith("\n"))
 
 
+def _worth_it(text: str, rows: Rows) -> bool:
+    """Whether trees compute fewer tokens than flat rows; where not, it is said."""
+    from tuning.doctor.doctor import check
+
+    for one in check(text, rows).findings:
+        if one.rule == "trees-lose":
+            typer.echo(f"{one.problem} Tree training is left off; --trees turns it on.", err=True)
+            return False
+    return True
+
+
 def _tuned(
     base: Path,
     options: RowOptions,
     plan: TuningPlan,
     target: Any,
-    trees: bool,
+    trees: bool | None,
     minibatches: bool,
     diff: bool,
 ) -> str:
@@ -165,7 +181,10 @@ def _tuned(
     if minibatches:
         asked = replace(asked, ppo_n_minibatches=plan.ppo_n_minibatches)
     rows = batch_rows(options.read(), asked)
-    tuned = tune_config(config, asked, target, rows=rows, trees=trees, minibatches=minibatches)
+    on = True if trees is None else trees
+    tuned = tune_config(config, asked, target, rows=rows, trees=on, minibatches=minibatches)
+    if trees is None and not _worth_it(tuned.text, rows):
+        tuned = tune_config(config, asked, target, rows=rows, trees=False, minibatches=minibatches)
     for note in (*tuned.notes, f"Before: {tuned.before.verdict}", f"After: {tuned.after.verdict}"):
         typer.echo(note, err=True)
     return config.diff(tuned.config, base.name) if diff else tuned.text

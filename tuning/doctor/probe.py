@@ -102,7 +102,7 @@ def load_cli_args(root: str) -> Any:
 
 def _judge(cli_args: Any, root: str, question: Mapping[str, Any]) -> dict[str, Any]:
     """What AReaL does with one text, from reading the file to the start of its trainer."""
-    from omegaconf import OmegaConf
+    from omegaconf import OmegaConf, open_dict
 
     name, whole = question["class"], question["class"] in _TRAINERS
     cls = getattr(cli_args, name, None)
@@ -117,7 +117,10 @@ def _judge(cli_args: Any, root: str, question: Mapping[str, Any]) -> dict[str, A
         if whole:
             known = set(cls.__dataclass_fields__)
             left_out = [str(key) for key in config if key not in known]
-            cls = _extended(cls, left_out)
+            for key in [key for key in config if not str(key).isidentifier()]:
+                with open_dict(config):
+                    del config[key]
+            cls = _extended(cls, [key for key in left_out if key.isidentifier()])
         made = OmegaConf.to_object(cli_args.to_structured_cfg(config, cls))
         stage = "start"
         if question.get("start", True) and importlib.util.find_spec("lark") is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from packing.rows import Rows
-from tuning.areal.config import TRAINER_NAMES, TREES_SERVE, ArealConfig
+from tuning.areal.config import REMOVED, TRAINER_NAMES, TREES_SERVE, ArealConfig
 from tuning.areal.schema import Version
 from tuning.doctor.doctor import Report, check
 from tuning.doctor.rules import Case
@@ -142,9 +142,12 @@ def _mended(config: ArealConfig, after: Report, more: Mapping[str, Any]) -> list
     said = []
     for one in after.errors:
         for path, value in one.fix.items():
-            if path in more and path.rpartition(".")[2] in _LEARNS:
+            learns = path.rpartition(".")[2] in _LEARNS or value == REMOVED
+            if path in more and learns:
                 said.append(
-                    f"{path} goes from {config.get(path)} to {value}, which changes the run: "
+                    f"{path} is taken out: {one.problem}"
+                    if value == REMOVED
+                    else f"{path} goes from {config.get(path)} to {value}, which changes the run: "
                     f"{one.problem}"
                 )
     return said

@@ -174,6 +174,34 @@ def test_a_reference_pass_gets_the_same_tree_settings() -> None:
         assert tuned.config.get(path) == value
 
 
+def test_a_files_minibatches_stay_unless_asked() -> None:
+    before = read(config(("ppo_n_minibatches: 1", "ppo_n_minibatches: 4")))
+    plan = TuningPlan(max_tokens_per_mb=8192, dp_size=4)
+    kept = tune_config(before, plan)
+    assert kept.config.get("actor.ppo_n_minibatches") == 4
+    assert any("stays 4" in note and "optimizer steps" in note for note in kept.notes)
+    asked = tune_config(before, plan, minibatches=True)
+    assert asked.config.get("actor.ppo_n_minibatches") == 1
+
+
+def test_a_config_without_a_gpu_is_not_tuned_to_flash_attention() -> None:
+    cpu = config(
+        ("enable_tree_training: true", "attn_impl: sdpa"),
+        ("- task_type: worker", "- task_type: worker\n      gpu: 0"),
+    )
+    tuned = tune_config(read(cpu), TuningPlan(max_tokens_per_mb=8192, dp_size=4))
+    assert tuned.config.get("actor.attn_impl") == "sdpa"
+    assert tuned.config.get("actor.enable_tree_training") is False
+    assert any("asks for no GPU" in note for note in tuned.notes)
+
+
+def test_a_bound_above_the_cap_is_lowered_and_said() -> None:
+    long = config(("  max_tokens: 4096\n", ""), ("  max_length: 1024\n", ""))
+    tuned = tune_config(read(long), TuningPlan(max_tokens_per_mb=8192, dp_size=4))
+    assert tuned.config.get("gconfig.max_tokens") == 8192
+    assert any("gconfig.max_tokens goes from 32768 to 8192" in note for note in tuned.notes)
+
+
 def test_a_trainer_that_trees_cannot_serve_is_left_alone() -> None:
     text = "actor: {path: x, beta: 0.1}\n"
     assert tune_config(read(text), TuningPlan()).text == text
@@ -239,3 +267,26 @@ def test_every_published_config_imports_and_fills_a_plan(shared_dir: Path) -> No
         assert plan.max_tokens_per_mb == found.actor("mb_spec.max_tokens_per_mb"), file.name
         assert found.backend is not None and plan.dp_size == found.backend.data, file.name
         assert plan.model == found.actor("path"), file.name
+
+
+@pytest.mark.parametrize("key", ["1", "a b", "class", "x.y", "ü"])
+def test_a_key_of_ones_own_may_be_anything(key: str) -> None:
+    parsed = read(f"{BASE}{key}: {{a: 1}}\n").parsed()
+    assert parsed.refusals == () and len(parsed.own) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "words"),
+    [
+        ("critic: ${nosuch}", "critic", "nosuch"),
+        ("sglang: {nosuch: 1}", "sglang.nosuch", "SGLangConfig"),
+        ("scheduler: {type: [1]}", "scheduler.type", "Cannot convert"),
+        ("perf_tracer: {enabled: maybe}", "perf_tracer.enabled", "bool"),
+    ],
+)
+def test_every_section_is_parsed_and_each_fault_has_its_place(
+    line: str, path: str, words: str
+) -> None:
+    refusals = read(f"{BASE}{line}\n").parsed().refusals
+    one = next(r for r in refusals if r.path == path)
+    assert words in f"{one.says} {one.section}"

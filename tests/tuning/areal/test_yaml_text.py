@@ -7,6 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tuning.areal.yaml_nodes import REMOVED
 from tuning.areal.yaml_text import ConfigError, YamlText
 
 BOMB = "\n".join(
@@ -141,3 +142,28 @@ def test_after_any_edit_the_file_says_the_old_values_and_the_new_one(
     assert YamlText.read(edited.text).values == expected
     kept = [line for line in text.splitlines() if line in edited.text]
     assert len(kept) >= len(text.splitlines()) - 1
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "after"),
+    [
+        ("a: 1\nb: 2  # two\nc: 3\n", "b", "a: 1\nc: 3\n"),
+        ("a:\n  x: 1\n  y:\n    z: 1\nb: 2\n", "a.y", "a:\n  x: 1\nb: 2\n"),
+        ("a:\n  x: 1\nb: 2\n", "a.x", "b: 2\n"),
+        ("a: {x: 1, y: 2, z: 3}\n", "a.x", "a: {y: 2, z: 3}\n"),
+        ("a: {x: 1, y: 2, z: 3}\n", "a.y", "a: {x: 1, z: 3}\n"),
+        ("a: {x: 1, y: [1, 2]} # here\n", "a.y", "a: {x: 1} # here\n"),
+    ],
+)
+def test_a_key_is_taken_out_and_nothing_else(text: str, path: str, after: str) -> None:
+    assert YamlText.read(text).with_values({path: REMOVED}).text == after
+
+
+def test_tabs_are_read_where_areals_reader_reads_them() -> None:
+    assert YamlText.read("a:\t1\nb: 2\t# two\nc:\t\n  d: 1\n").values == {
+        "a": 1,
+        "b": 2,
+        "c": {"d": 1},
+    }
+    with pytest.raises(ConfigError, match="Line 2: a tab"):
+        YamlText.read("a:\n\tb: 1\n")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from packing.rows import Rows
+from scripts.doctor_examples import OUT, render
 from tests.tuning.configs import BASE, ENGINE, config
 from tests.tuning.doctor_cases import CAP, CASES, MODEL, TREE, Change, actor, backend
 from tuning.areal.schema import Version
@@ -293,3 +294,7 @@ def test_verdicts_on_published_configs_read_by_hand(shared_dir: Path, name: str)
     stands, turned_on = VERDICTS[name]
     assert {one.rule for one in report.errors} == stands
     assert {one.rule for one in report.if_turned_on if one.is_error} == turned_on
+
+
+def test_the_documented_examples_are_what_the_doctor_says(shared_dir: Path) -> None:
+    assert OUT.read_text() == render(shared_dir / "data" / "areal_configs")

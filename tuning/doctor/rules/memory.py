@@ -47,7 +47,8 @@ def least_gib(case: Case) -> Iterator[tuple[str, float]]:
     assert case.cap is not None
     b, m = case.backend, case.model
     mask = case.cap**2 * (1 if b is not None and b.engine == "megatron" else _MASK_BYTES)
-    yield "masks", mask / _GIB
+    if case.trees:
+        yield "masks", mask / _GIB
     if m is None:
         return
     tensor = 1 if b is None else b.tensor
@@ -60,8 +61,17 @@ def least_gib(case: Case) -> Iterator[tuple[str, float]]:
             own = m.parameters / (b.tensor * b.pipeline)
             state = own * 6 + own * 12 / (b.data * b.context)
         else:
-            wide = case.setting("optimizer_dtype") != "bfloat16"
-            offloaded = case.setting(f"{b.engine}.offload_params") is True
-            bytes_each = 0 if offloaded else (16 if wide else 8)
-            state = m.parameters * bytes_each / b.gpus
+            state = m.parameters * _bytes_each(case, b.engine) / b.gpus
         yield "weights, gradients, optimizer", state / _GIB
+
+
+def _bytes_each(case: Case, engine: str) -> int:
+    """Bytes of a parameter's weight, gradient and optimizer state; 0 where they are offloaded."""
+    if case.setting(f"{engine}.offload_params") is True or case.setting("offload") is True:
+        return 0
+    kind = case.setting("optimizer.type")
+    if not isinstance(kind, str) or case.setting("optimizer") is None:
+        return 2  # no optimizer: weights alone, in the compute type
+    weight = 2 if case.setting("optimizer_dtype") == "bfloat16" else 4
+    moments = {"adam": 2 * weight, "adam_bf16": 4}.get(kind, 0)
+    return 2 * weight + moments

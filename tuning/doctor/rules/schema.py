@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tuning.areal.config import UNKNOWN
-from tuning.areal.parser import Refusal, sections
+from tuning.areal.config import REMOVED, UNKNOWN
+from tuning.areal.parser import Refusal, raw_at, sections
 from tuning.areal.schema import (
     REQUIRED,
     VERSION_NAMES,
@@ -68,6 +68,7 @@ def _unknown(case: Case, path: str, section: str, says: str) -> Found:
     owner = section or case.config.class_name
     versions = versions_with(case.config.class_name, path)
     close = difflib.get_close_matches(name, list(table(case.version, owner)), 1)
+    fix: dict[str, Any] = {} if "[" in path else {path: REMOVED}
     if name in _REMOVED:
         advice = f"It was removed; write {_REMOVED[name]} instead."
     elif versions:
@@ -75,11 +76,16 @@ def _unknown(case: Case, path: str, section: str, says: str) -> Found:
         advice = f"Remove {path}: {names} have it, this version has not."
     else:
         advice = f"Did you mean {close[0]}?" if close else f"Remove {path}."
+        value = raw_at(case.config.values, path)
+        right = f"{path.rpartition('.')[0]}.{close[0]}".lstrip(".") if close else ""
+        if right and fix and not case.config.has(right) and not isinstance(value, dict | list):
+            fix = {right: value} | fix
     return Found(
         f"{path} is no setting of {VERSION_NAMES[case.version]}'s {owner}.",
         advice,
         says=says.replace("{}", owner),
         path=path,
+        fix=fix,
     )
 
 

@@ -111,6 +111,18 @@ STARTS: tuple[_Start, ...] = (
         _TWO_CONTROLLERS,
     ),
     _Start(
+        "teacher.engine_type",
+        lambda c: (
+            c.config.field("teacher.train", c.version) is not None
+            and isinstance(c.get("teacher"), Mapping)
+            and c.get("teacher.engine_type") not in (UNKNOWN, "rollout")
+            and c.get("teacher.train") is None
+        ),
+        "The teacher is to train (engine_type is not rollout), and teacher.train is not there.",
+        "AssertionError (teacher.train is None)",
+        {"teacher.engine_type": "rollout"},
+    ),
+    _Start(
         "valid_dataset",
         lambda c: (
             c.get("rollout.agent.mode") == "online" and isinstance(c.get("valid_dataset"), Mapping)
@@ -144,6 +156,15 @@ STARTS: tuple[_Start, ...] = (
 def start_checks(case: Case) -> Iterator[Found]:
     if case.config.trainer != "ppo" or case.config.fragment:
         return
+    for role in ("actor", "rollout", "ref", "critic", "teacher"):
+        value = case.get(role)
+        if not isinstance(value, Mapping) and value is not None and value is not UNKNOWN:
+            yield Found(
+                f"{role} comes to {value!r}, which is no section.",
+                "Write its settings below it, indented.",
+                says=f"AttributeError: '{type(value).__name__}' object has no attribute 'backend'",
+                path=role,
+            )
     for one in STARTS:
         if (one.versions and case.version not in one.versions) or not one.wrong(case):
             continue
