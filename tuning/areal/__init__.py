@@ -4,7 +4,7 @@ from tuning.areal.backend import Backend, BackendError, Engine, Server
 from tuning.areal.config import ArealConfig
 from tuning.areal.models import Model, find_model
 from tuning.areal.names import TRAINER_NAMES, TREES_SERVE, UNKNOWN
-from tuning.areal.parser import Refusal, sections
+from tuning.areal.parser import Refusal, raw_at, sections
 from tuning.areal.schema import (
     EXPORT_VERSIONS,
     REQUIRED,
@@ -17,10 +17,11 @@ from tuning.areal.schema import (
     table,
     versions_with,
 )
-from tuning.areal.yaml_nodes import ConfigError
+from tuning.areal.yaml_nodes import REMOVED, ConfigError
 
 __all__ = [
     "EXPORT_VERSIONS",
+    "REMOVED",
     "REQUIRED",
     "TRAINER_NAMES",
     "TREES_SERVE",
@@ -40,6 +41,7 @@ __all__ = [
     "field_at",
     "find_model",
     "least_version",
+    "raw_at",
     "sections",
     "table",
     "versions_with",

@@ -136,15 +136,15 @@ def validate(
 def ask(
     question: Mapping[str, Any],
     timeout_s: float = _TIMEOUT_S,
-    python: str | Path = sys.executable,
+    python: str | Path | None = None,
 ) -> dict[str, Any]:
     """One question to ``probe`` in its own process. Raises ProbeError.
 
-    python: an interpreter that has what AReaL's config classes import
+    python: an interpreter that has what AReaL's config classes import; this one by default
     """
     try:
         done = subprocess.run(
-            [str(python), str(_PROBE)],
+            [str(python or sys.executable), str(_PROBE)],
             input=json.dumps(question),
             capture_output=True,
             text=True,
