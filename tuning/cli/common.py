@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, make_dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
 import typer
 
@@ -126,13 +127,43 @@ class RowOptions:
 
 @dataclass(frozen=True)
 class PlanOptions(RowOptions):
-    """ROWS and the fields of a plan that a command takes (``plan_options``)."""
+    """ROWS and the fields of a plan that a command takes (``plan_options``), None: not given."""
+
+    needs_cap: ClassVar[bool] = False
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="An AReaL YAML: engine, ranks, batch, cap, model are its."),
+    ] = None
 
     def plan(self) -> TuningPlan:
-        """Raises PlanError naming what cannot be read, SourceError for what ROWS says."""
-        given = {name: getattr(self, name) for name in options() if hasattr(self, name)}
-        read = {name: from_text(name, as_text(value)) for name, value in given.items()}
-        return TuningPlan(source=self.spec(), **read)
+        """What the options say, over what ``--config`` says, over the defaults.
+
+        Raises PlanError naming what cannot be read, SourceError for what ROWS says, ConfigError.
+        """
+        given = {name: getattr(self, name, None) for name in options()}
+        read = {
+            name: from_text(name, as_text(value))
+            for name, value in given.items()
+            if value is not None
+        }
+        start = TuningPlan(source=self.spec())
+        if self.config is not None:
+            start = self._of_config(start)
+        elif hasattr(self, CAP) and CAP not in read and self.needs_cap:
+            raise PlanError("name a cap with --cap, or a --config that has one.")
+        return replace(start, **read)
+
+    def _of_config(self, start: TuningPlan) -> TuningPlan:
+        """What a config does not cover goes to standard error, a sentence each."""
+        from tuning.areal.config import ArealConfig
+        from tuning.plan.from_config import fill_plan
+
+        assert self.config is not None
+        filled, notes = fill_plan(ArealConfig.read(self.config), start)
+        for note in notes:
+            typer.echo(note, err=True)
+        taken = {name: getattr(filled, name) for name in options() if hasattr(self, name)}
+        return replace(start, **taken)
 
     def runnable(self) -> TuningPlan:
         """The same, where nothing in the plan alone keeps it from being run. Raises PlanError."""
@@ -155,13 +186,16 @@ def plan_options(command: str) -> type[PlanOptions]:
     for name in command_fields(command):
         option, kind = options()[name], plain_type(name)
         kind = kind if kind in (int, float, bool) else str
-        value = getattr(default, name)
-        shown = as_text(value) if isinstance(value, tuple) else value
         needed = name == CAP and command in AT_A_CAP
-        said = field(kw_only=True) if needed else field(default=shown, kw_only=True)
-        hint: Any = Annotated[kind, typer.Option(*option.flags, help=option.help)]
-        made.append((name, hint, said))
-    return make_dataclass("PlanOptions", made, bases=(PlanOptions,), frozen=True)
+        usual = "" if needed or kind is bool else as_text(getattr(default, name))
+        said = f"{option.help} Default: {usual}." if usual else option.help
+        about = typer.Option(*option.flags, help=said)
+        hint: Any = Annotated[kind | None, about]
+        made.append((name, hint, field(default=None, kw_only=True)))
+    needs_cap = {"needs_cap": command in AT_A_CAP}
+    return make_dataclass(
+        "PlanOptions", made, bases=(PlanOptions,), frozen=True, namespace=needs_cap
+    )
 
 
 def row_options(command: Callable[..., None]) -> Callable[..., None]:

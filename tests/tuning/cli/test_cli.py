@@ -84,6 +84,21 @@ def test_chain(npz: Path) -> None:
     assert old == run("chain", npz, "--cap", 256, "--dp", 2, "--dispatch", "spmd", "--json")
 
 
+def test_a_config_is_a_plan_and_options_go_before_it(npz: Path, tmp_path: Path) -> None:
+    config = tmp_path / "grpo.yaml"
+    text = (ROOT / "examples" / "grpo.yaml").read_text()
+    config.write_text(text.replace("8192", "256").replace("fsdp:d4", "archon:d2"))
+    plan = run("chain", npz, "--config", config, "--max-new-tokens", 0, "--json")["plan"]
+    assert (plan["max_tokens_per_mb"], plan["dp_size"], plan["ppo_n_minibatches"]) == (256, 2, 1)
+    assert plan["padding"]["batch_align_to"], "as Archon pads"
+    own = run("chain", npz, "--config", config, "--max-new-tokens", 0, "--dp", 1, "--json")
+    assert own["plan"]["dp_size"] == 1 and own["plan"]["max_tokens_per_mb"] == 256
+    told = CliRunner().invoke(app, ["pack", str(npz)])
+    assert told.exit_code == 1 and "name a cap with --cap, or a --config" in told.stderr
+    broken = CliRunner().invoke(app, ["pack", str(npz), "--config", str(npz)])
+    assert broken.exit_code == 1 and "Traceback" not in broken.output + broken.stderr
+
+
 @pytest.mark.parametrize("command", ["pack", "chain"])
 def test_what_areal_refuses_has_a_mend_in_json_too(npz: Path, command: str) -> None:
     words = [command, str(npz), "--cap", "256", "--dp", "3"]
