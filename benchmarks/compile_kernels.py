@@ -17,10 +17,7 @@ import argparse
 import json
 import multiprocessing
 import os
-import re
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
@@ -30,6 +27,7 @@ from typing import Any
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.machine_code import read_cubin
 from kernels.triton.configs import (
     HEAD_DIMS,
     PASSES,
@@ -41,11 +39,11 @@ from kernels.triton.configs import (
     heads_per_tile,
 )
 
+FIRST_ARCH = 90  # of the copy engine that reads by descriptors
 ARCHS = (80, 90, 100)
 ITEMSIZE = {"bf16": 2, "fp16": 2, "fp32": 4}
-MATRIX_INSTRUCTIONS = ("UTCHMMA", "HGMMA", "HMMA", "FFMA")
-_INT_POINTERS = ("subtree_end", "query_tiles", "key_tiles", "chunks")
-_FLOAT_POINTERS = ("lse", "delta", "chunk_sums")
+_INT_POINTERS = ("subtree_end", "query_tiles", "runs", "chunks")
+_FLOAT_POINTERS = ("lse", "delta", "chunk_sums", "dq_sums")
 _COUNTS = ("n_lanes", "lanes_per_batch", "kv_heads")
 
 
@@ -59,10 +57,11 @@ class CompileJob:
     dtype: str
     group: int
     config: Config
+    tma: bool = True
 
     @property
     def default(self) -> bool:
-        return self.config == default_config(
+        return self.kernel != "dqkv" and self.config == default_config(
             self.kernel, self.arch, self.head_dim, ITEMSIZE[self.dtype], self.group
         )
 
@@ -95,21 +94,35 @@ def compile_job(job: CompileJob) -> dict[str, Any]:
     from kernels.triton.dq import dq_kernel
     from kernels.triton.forward import forward_kernel
 
-    function = {"forward": forward_kernel, "dq": dq_kernel, "dkv": dkv_kernel}[job.kernel]
+    function = {"forward": forward_kernel, "dq": dq_kernel}.get(job.kernel, dkv_kernel)
     heads = heads_per_tile(job.group, job.config.rows)
+    block_d = 1 << (job.head_dim - 1).bit_length()
+    keyed = job.kernel in ("forward", "dq")
+    tma = job.arch >= FIRST_ARCH and job.tma and (keyed or job.config.rows % heads == 0)
     constants = {
         "GROUP": job.group,
         "PACK": heads,
         "HEAD_DIM": job.head_dim,
-        "BLOCK_D": 1 << (job.head_dim - 1).bit_length(),
+        "BLOCK_D": block_d,
         "ROWS": job.config.rows,
         "KEYS": job.config.keys,
         "PRECISION": "ieee" if job.dtype == "fp32" else "tf32",
+        "TMA": tma,
+        "SPECIALIZE": job.config.specialize,
     }
+    if not keyed:
+        constants |= {"DQ": job.kernel == "dqkv", "REDUCE": tma and job.kernel == "dqkv"}
+    described: dict[str, str] = {}
+    if tma:
+        block = [1, 1, job.config.keys] if keyed else [1, job.config.rows // heads, heads]
+        for name in ("k", "v") if keyed else ("q", "dout"):
+            described[name] = f"tensordesc<{job.dtype}{[*block, block_d]}>"
+        if job.kernel == "dqkv":
+            described["dq_sums"] = f"tensordesc<fp32{[1, job.config.rows, block_d]}>"
     signature: dict[str, str] = {}
     hints: dict[tuple[int], list[list[Any]]] = {}
     for place, name in enumerate(function.arg_names):
-        signature[name] = _argument_type(name, job.dtype, constants)
+        signature[name] = described.get(name) or _argument_type(name, job.dtype, constants)
         if signature[name].startswith("*") or name.startswith("stride_") or name == "n_tokens":
             hints[(place,)] = [["tt.divisibility", 16]]
     compiled = triton.compile(
@@ -121,13 +134,19 @@ def compile_job(job: CompileJob) -> dict[str, Any]:
             "enable_fp_fusion": True,
         },
     )
+    code = read_cubin(compiled.asm["cubin"])
+    elements = job.config.rows * job.config.keys / (32 * job.config.warps)
     return {
+        "triton": triton.__version__,
         "kernel": job.kernel,
         "arch": job.arch,
         "head_dim": job.head_dim,
         "dtype": job.dtype,
         "config": {**asdict(job.config), "heads_per_tile": heads},
-        **_read_binary(compiled.asm["cubin"]),
+        "group": job.group,
+        "tma": tma,
+        **code,
+        "per_element": round(code["loop_instructions"] / elements, 2),
         "shared_bytes": compiled.metadata.shared,
         "default": job.default,
     }
@@ -143,31 +162,6 @@ def _argument_type(name: str, dtype: str, constants: dict[str, Any]) -> str:
     if name.startswith("stride_") or name == "n_tokens" or name in _COUNTS:
         return "i32"
     return "fp32" if name.startswith("scale") else f"*{dtype}"
-
-
-def _read_binary(cubin: bytes) -> dict[str, Any]:
-    """Registers, stack, spills and the matrix instruction of one compiled kernel."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "kernel.cubin"
-        file.write_bytes(cubin)
-        usage = _tool("cuobjdump", "--dump-resource-usage", str(file))
-        code = _tool("nvdisasm", "-c", str(file))
-    found = re.search(r"REG:(\d+) STACK:(\d+)", usage)
-    if found is None:
-        raise RuntimeError(f"cuobjdump did not print registers and stack but:\n{usage}")
-    return {
-        "registers": int(found[1]),
-        "stack_bytes": int(found[2]),
-        "local_accesses": len(re.findall(r"\b(?:LDL|STL)\b", code)),
-        "mma": next((op for op in MATRIX_INSTRUCTIONS if re.search(rf"\b{op}\b", code)), "none"),
-    }
-
-
-def _tool(name: str, *arguments: str) -> str:
-    import triton
-
-    path = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / name
-    return subprocess.run([path, *arguments], capture_output=True, text=True, check=True).stdout
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Pass = Literal["forward", "dq", "dkv"]
+Pass = Literal["forward", "dq", "dkv", "dqkv"]
 PASSES: tuple[Pass, ...] = ("forward", "dq", "dkv")
 HEAD_DIMS = (64, 96, 128, 256)
 
@@ -24,12 +24,16 @@ SHARED_LIMIT = {80: 163 * 1024, 86: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}
 
 @dataclass(frozen=True)
 class Config:
-    """rows: (token, head) pairs of a query tile; keys: keys of a key tile; both powers of two."""
+    """rows: (token, head) pairs of a query tile; keys: keys of a key tile; both powers of two.
+
+    specialize: loads and products by warps of their own, where Triton can do that.
+    """
 
     rows: int
     keys: int
     warps: int
     stages: int
+    specialize: bool = False
 
 
 # On sm_90 the wide tile takes every register there is: with a loop over the heads of a group, or
@@ -144,8 +148,8 @@ def default_config(name: Pass, arch: int, head_dim: int, itemsize: int, group: i
 
 
 def heads_per_tile(group: int, rows: int) -> int:
-    """Query heads of one key head that share a tile of ``rows``; a tile keeps 8 tokens at least."""
-    heads = 1
-    while group % (2 * heads) == 0 and 16 * heads <= rows:
-        heads *= 2
-    return heads
+    """Query heads of one key head that share a tile of ``rows``: the most that divide the group,
+    leave 8 tokens at least and, where they do not divide the rows, under a twelfth of them unused.
+    """
+    fitting = (h for h in range(1, group + 1) if group % h == 0 and 8 * h <= rows)
+    return max(heads for heads in fitting if 12 * (rows % heads) < rows)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import given, settings
@@ -24,20 +25,20 @@ from kernels.triton.configs import (
     family,
     heads_per_tile,
 )
-from kernels.triton.tiles import key_chunks, query_lists
+from kernels.triton.tiles import key_chunks, query_lists, visited_area
 from kernels.triton.tree import triton_tree_attention, unavailable_reason
 from tests.kernels.forests import Int32s, forests, inputs, random_forest, subtree_end_of, visible
 
 CPU = torch.device("cpu")
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_cases_in_the_interpreter() -> None:
-    """Runs triton_interpreter_cases.py in a process whose Triton interprets."""
-    root = Path(__file__).resolve().parents[2]
-    cases = Path(__file__).with_name("triton_interpreter_cases.py")
+    """Runs interpreter_cases.py in a process whose Triton interprets."""
+    cases = Path(__file__).with_name("interpreter_cases.py")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", str(cases), "-q", "-p", "no:cacheprovider"],
-        cwd=root,
+        cwd=ROOT,
         env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -61,29 +62,50 @@ def tile_kinds(end: Int32s, tile_q: int, tile_k: int) -> dict[tuple[int, int], b
     return kinds
 
 
-@settings(max_examples=60, deadline=None)
-@given(forests(), st.sampled_from([1, 4, 16]), st.sampled_from([1, 8, 16]))
+def assert_kinds(got: dict[tuple[int, int], int], end: Int32s, tile_q: int, tile_k: int) -> None:
+    """Every tile that shows something has its kind; only whole tiles show all."""
+    want = tile_kinds(end, tile_q, tile_k)
+    assert set(got) == set(want)
+    for (query_tile, key_tile), kind in got.items():
+        on_diagonal = key_tile * tile_k + tile_k - 1 > query_tile * tile_q
+        expected = 2 if on_diagonal else (0 if want[query_tile, key_tile] else 1)
+        assert kind == expected, (query_tile, key_tile)
+
+
+TILES = st.sampled_from([1, 3, 4, 16])  # 18 tokens and 7 heads make tiles of no power of two
+
+
+@settings(max_examples=120, deadline=None)
+@given(forests(), TILES, st.sampled_from([1, 8, 16]))
 def test_lists_of_key_tiles(end: Int32s, tile_q: int, tile_k: int) -> None:
     lists = query_lists(torch.from_numpy(end), tile_q, tile_k)
-    want = tile_kinds(end, tile_q, tile_k)
     got = {}
-    table = lists.query_tiles.tolist()
-    for query_tile, start, masked, whole in table:
-        visits = lists.key_tiles[start : start + masked + whole].tolist()
-        for place, key_tile in enumerate(visits):
-            got[query_tile, key_tile] = place >= masked
-    assert got == want
-    assert sorted(row[0] for row in table) == list(range(-(-len(end) // tile_q)))
-    work = [masked + whole for _, _, masked, whole in table]
+    work = []
+    for query_tile, *spans in lists.query_tiles.tolist():
+        for kind, (run, left) in enumerate(zip(spans[::2], spans[1::2], strict=True)):
+            listed: list[int] = []
+            while len(listed) < left:
+                first, tiles = lists.runs[run].tolist()
+                assert tiles > 0 and (not listed or first > listed[-1] + 1)  # runs are whole runs
+                listed += range(first, first + tiles)
+                run += 1
+            assert len(listed) == left
+            for key_tile in listed:
+                assert (query_tile, key_tile) not in got
+                got[query_tile, key_tile] = kind
+        work.append(sum(spans[1::2]))
+    assert_kinds(got, end, tile_q, tile_k)
+    table = lists.query_tiles[:, 0].tolist()
+    assert sorted(table) == list(range(-(-len(end) // tile_q)))
     assert work == sorted(work, reverse=True)
-    assert len(lists.key_tiles) == len(want) + 1
-    assert lists.key_tiles.dtype == lists.query_tiles.dtype == torch.int32
+    assert visited_area(torch.from_numpy(end), tile_q, tile_k) == len(got) * tile_q * tile_k
+    assert lists.runs.dtype == lists.query_tiles.dtype == torch.int32
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     forests(),
-    st.sampled_from([1, 4, 16]),
+    TILES,
     st.sampled_from([1, 8, 16]),
     st.integers(1, 40),
     st.integers(1, 3),
@@ -94,19 +116,15 @@ def test_chunks_of_query_tiles(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles, "MIN_CHUNK", least)
         work = key_chunks(torch.from_numpy(end), tile_q, tile_k, programs)
-    got: dict[tuple[int, int], bool] = {}
+    got: dict[tuple[int, int], int] = {}
     slots: dict[int, list[int]] = {}
-    for row in work.chunks.tolist():
-        key_tile, slot, first, jump_after, jump, masked, first_whole, whole = row
-        visits = [first + n + (0 if n < jump_after else jump) for n in range(masked)]
-        for query_tile in visits:
-            assert (query_tile, key_tile) not in got
-            got[query_tile, key_tile] = False
-        for query_tile in range(first_whole, first_whole + whole):
-            assert (query_tile, key_tile) not in got
-            got[query_tile, key_tile] = True
+    for key_tile, slot, diagonal, whole, partial, stop in work.chunks.tolist():
+        for kind, first, last in ((2, diagonal, whole), (0, whole, partial), (1, partial, stop)):
+            for query_tile in range(first, last):
+                assert (query_tile, key_tile) not in got
+                got[query_tile, key_tile] = kind
         slots.setdefault(key_tile, []).append(slot)
-    assert got == tile_kinds(end, tile_q, tile_k)
+    assert_kinds(got, end, tile_q, tile_k)
     assert sorted(slots) == list(range(-(-len(end) // tile_k)))
     split = {key: sorted(own) for key, own in slots.items() if len(own) > 1}
     assert all(own == [-1] for key, own in slots.items() if key not in split)
@@ -121,7 +139,7 @@ def test_a_shared_trunk_is_split_and_short_leaves_are_not() -> None:
     rows = work.chunks.tolist()
     assert sum(row[0] == 0 for row in rows) > 4
     assert all(row[1] == -1 for row in rows if row[0] != 0)
-    longest = max(row[5] + row[7] for row in rows)
+    longest = max(row[5] - row[2] for row in rows)
     assert longest <= tiles.MIN_CHUNK
 
 
@@ -130,13 +148,85 @@ def test_lists_stay_small_at_full_size() -> None:
     assert len(end) > 60_000
     lists = query_lists(end, 32, 64)
     work = key_chunks(end, 16, 128, 60)
-    made = (lists.query_tiles, lists.key_tiles, work.chunks, work.split_tiles)
+    made = (lists.query_tiles, lists.runs, work.chunks, work.split_tiles)
     assert sum(x.numel() * x.element_size() for x in made) < 2**20
 
 
+SIZE = 1 << 20
+STAR = 1_024
+FORESTS = {
+    "chain": lambda: np.full(SIZE, SIZE),
+    "star": lambda: np.concatenate([np.full(STAR, SIZE), _leaves(STAR, SIZE, 100)]),
+    "agent": lambda: _agents(40, 4_096, 100, 200, 64),
+    "prompts": lambda: np.concatenate([_prompts(at, 8_192, 1_024, 256) for at in range(0, SIZE, 8_192)]),
+}  # fmt: skip
+
+
+def _leaves(first: int, stop: int, tokens: int) -> npt.NDArray[np.int64]:
+    """Ends of leaves of so many tokens, the last one shorter, that fill ``first … stop - 1``."""
+    place = np.arange(first, stop)
+    return np.minimum(stop, first + ((place - first) // tokens + 1) * tokens)
+
+
+def _prompts(at: int, size: int, prompt: int, completion: int) -> npt.NDArray[np.int64]:
+    ends = np.full(prompt, at + size)
+    return np.concatenate([ends, _leaves(at + prompt, at + size, completion)])
+
+
+def _agents(tasks: int, system: int, turns: int, turn: int, thought: int) -> npt.NDArray[np.int64]:
+    """A system prompt and tasks below it; each turn's thought is dropped from the next."""
+    length = turns * (turn + thought)
+    ends = [np.full(system, system + tasks * length)]
+    for task in range(tasks):
+        stop = system + (task + 1) * length
+        for nth in range(turns):
+            at = stop - length + nth * (turn + thought)
+            ends += [np.full(turn, stop), np.full(thought, at + turn + thought)]
+    # The thought comes before the next turn, so that turn is behind it in depth-first order.
+    return np.concatenate(ends)
+
+
+GROWTH = """
+import resource, torch
+from kernels.triton.tiles import key_chunks, query_lists
+from tests.kernels.triton.test_tree import FORESTS
+ends = {name: torch.from_numpy(make().astype("int32")) for name, make in FORESTS.items()}
+query_lists(ends["chain"][:1000].clamp(max=1000), 8, 8)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for end in ends.values():
+    query_lists(end, 32, 64), key_chunks(end, 32, 128, 60)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.parametrize("name", FORESTS)
+def test_lists_of_a_million_tokens_are_complete(name: str) -> None:
+    end = FORESTS[name]().astype(np.int32)
+    assert len(end) > 1_000_000
+    TreeMask.from_subtree_end(end)  # it is a forest
+    lists = query_lists(torch.from_numpy(end), 32, 64)
+    visits = int(lists.query_tiles[:, 2::2].sum())
+    assert visits == int(lists.runs[:-1, 1].sum())
+    assert visits * 32 * 64 == visited_area(torch.from_numpy(end), 32, 64)
+    if name == "chain":
+        assert len(lists.runs) <= 2 * len(lists.query_tiles) + 1
+
+
+def test_lists_of_a_million_tokens_take_little_memory() -> None:
+    done = subprocess.run([sys.executable, "-c", GROWTH], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) < 500e6
+
+
 def test_heads_that_share_a_tile() -> None:
-    assert [heads_per_tile(group, 128) for group in (1, 2, 3, 4, 6, 7, 8)] == [1, 2, 1, 4, 2, 1, 8]
+    groups = (1, 2, 3, 4, 5, 6, 7, 8, 12)
+    assert [heads_per_tile(group, 128) for group in groups] == [1, 2, 3, 4, 5, 6, 7, 8, 12]
     assert heads_per_tile(16, 16) == 2  # a tile keeps 8 tokens
+    assert heads_per_tile(7, 32) == 1  # 4 tokens a tile would be too few
+    for group in range(1, 65):
+        for rows in (16, 32, 64, 128):
+            heads = heads_per_tile(group, rows)
+            assert group % heads == 0 and rows // heads >= 8 and rows % heads < rows / 12
 
 
 @pytest.mark.parametrize("arch", [0, 80, 86, 87, 89, 90, 100, 103, 120, 121])
