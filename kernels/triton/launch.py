@@ -17,9 +17,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from kernels.triton.configs import Config, Pass, heads_per_tile
+from kernels.triton.configs import BUSHY, Config, Pass, by_descriptor, heads_per_tile
 from kernels.triton.descriptors import describable, descriptor, has_copy_engine
-from kernels.triton.tiles import KeyChunks, QueryLists, key_chunks, query_lists
+from kernels.triton.tiles import KeyChunks, QueryLists, key_chunks, query_lists, visited_area
 
 Configs = Mapping[Pass, Config]
 
@@ -88,9 +88,12 @@ def _strides(x: Tensor) -> tuple[int, int, int]:
     return x.stride(0), x.stride(1), x.stride(2)
 
 
-def _key_tiles(k: Tensor, v: Tensor, config: Config, block_d: int) -> tuple[Any, Any, bool]:
+def _key_tiles(
+    name: Pass, k: Tensor, v: Tensor, config: Config, block_d: int
+) -> tuple[Any, Any, bool]:
     """k and v as the kernels take them, and whether those are descriptors."""
-    if not (has_copy_engine(k.device) and describable(k, v)):
+    possible = by_descriptor(name, k.shape[3]) and has_copy_engine(k.device)
+    if not (possible and describable(k, v)):
         return k, v, False
     block = [1, 1, config.keys, block_d]
     return descriptor(k, block), descriptor(v, block), True
@@ -113,7 +116,7 @@ def forward(
     from kernels.triton.forward import forward_kernel
 
     problem = _Problem.of(q, k, scale)
-    keys, values, tma = _key_tiles(k, v, config, problem.block_d)
+    keys, values, tma = _key_tiles("forward", k, v, config, problem.block_d)
     meta = problem.meta(config, tma)
     lists = _query_lists(mask, config.rows // meta["PACK"], config.keys)
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
@@ -133,18 +136,18 @@ def backward(
     saved: tuple[Tensor, ...], dout: Tensor, mask: IntervalMask, scale: float, configs: Configs
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of q, k and v; with ``configs["dqkv"]`` dQ is made in the kernel of dK and dV."""
-    q, k, _, out, lse = saved
-    problem = _Problem.of(q, k, scale)
     if "dqkv" in configs:
-        return _dkv(problem, saved, dout, _delta(problem, out, dout, lse), mask, configs["dqkv"])
-    dq, delta = _dq(problem, saved, dout, mask, configs["dq"])
-    _, dk, dv = _dkv(problem, saved, dout, delta, mask, configs["dkv"], dq)
-    return dq, dk, dv
+        delta = _delta(saved, dout)
+        return dkv_pass(saved, dout, delta, mask, scale, configs["dqkv"])
+    dq, delta = dq_pass(saved, dout, mask, scale, configs["dq"])
+    return dkv_pass(saved, dout, delta, mask, scale, configs["dkv"], dq)
 
 
-def _delta(problem: _Problem, out: Tensor, dout: Tensor, lse: Tensor) -> Tensor:
+def _delta(saved: tuple[Tensor, ...], dout: Tensor) -> Tensor:
     from kernels.triton.sums import delta_kernel
 
+    q, k, _, out, lse = saved
+    problem = _Problem.of(q, k, 1.0)
     delta, rows = torch.empty_like(lse), 32
     grid = (-(-problem.n_tokens // rows), problem.batch * problem.q_heads)
     delta_kernel[grid](
@@ -155,14 +158,15 @@ def _delta(problem: _Problem, out: Tensor, dout: Tensor, lse: Tensor) -> Tensor:
     return delta
 
 
-def _dq(
-    problem: _Problem, saved: tuple[Tensor, ...], dout: Tensor, mask: IntervalMask, config: Config
+def dq_pass(
+    saved: tuple[Tensor, ...], dout: Tensor, mask: IntervalMask, scale: float, config: Config
 ) -> tuple[Tensor, Tensor]:
-    """dQ, and delta for dK and dV."""
+    """dQ, and ``delta = sum(out * dout)`` for dK and dV."""
     from kernels.triton.dq import dq_kernel
 
     q, k, v, out, lse = saved
-    keys, values, tma = _key_tiles(k, v, config, problem.block_d)
+    problem = _Problem.of(q, k, scale)
+    keys, values, tma = _key_tiles("dq", k, v, config, problem.block_d)
     meta = problem.meta(config, tma)
     lists = _query_lists(mask, config.rows // meta["PACK"], config.keys)
     dq, delta = torch.empty_like(out), torch.empty_like(lse)
@@ -177,12 +181,12 @@ def _dq(
     return dq, delta
 
 
-def _dkv(
-    problem: _Problem,
+def dkv_pass(
     saved: tuple[Tensor, ...],
     dout: Tensor,
     delta: Tensor,
     mask: IntervalMask,
+    scale: float,
     config: Config,
     dq: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -191,6 +195,7 @@ def _dkv(
     from kernels.triton.sums import sum_chunks_kernel
 
     q, k, v, _, lse = saved
+    problem = _Problem.of(q, k, scale)
     pack = heads_per_tile(problem.group, config.rows)
     queries, douts, tma = _query_rows(q, dout, config, pack, problem.block_d)
     meta = problem.meta(config, tma)
@@ -253,6 +258,17 @@ def _key_chunks(mask: IntervalMask, tile_q: int, tile_k: int, programs: int) -> 
         cache[key] = key_chunks(mask.subtree_end, tile_q, tile_k, programs)
     chunks: KeyChunks = cache[key]
     return chunks
+
+
+def is_bushy(mask: IntervalMask, tile_q: int, narrow: int, wide: int) -> bool:
+    """Whether key tiles of ``narrow`` keys visit so much less of the mask that they pay."""
+    cache = _work.setdefault(mask, {})
+    key = ("bushy", tile_q, narrow, wide)
+    if key not in cache:
+        area = visited_area(mask.subtree_end, tile_q, narrow)
+        cache[key] = area < BUSHY * visited_area(mask.subtree_end, tile_q, wide)
+    bushy: bool = cache[key]
+    return bushy
 
 
 @functools.cache

@@ -227,7 +227,7 @@ def test_five_products(
 
 
 MUTANTS = {
-    "a product left out": ("dq = tl.dot(tl.trans(dscores), k", "dq = 0 * tl.dot(tl.trans(dscores), k"),
+    "no product": ("dq = tl.dot(tl.trans(dscores), k", "dq = 0 * tl.dot(tl.trans(dscores), k"),
     "a wrong row": ("dq_sums, lane, tile * TOKENS * PACK", "dq_sums, lane, tile * TOKENS"),
     "a wrong lane": ("* PARTS + step % PARTS", "* PARTS"),
     "weights for their gradients": ("tl.trans(dscores), k", "tl.trans(weights), k"),

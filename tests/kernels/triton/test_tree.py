@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -25,8 +26,9 @@ from kernels.triton.configs import (
     family,
     heads_per_tile,
 )
+from kernels.triton.descriptors import describable
 from kernels.triton.tiles import key_chunks, query_lists, visited_area
-from kernels.triton.tree import triton_tree_attention, unavailable_reason
+from kernels.triton.tree import device_configs, triton_tree_attention, unavailable_reason
 from tests.kernels.forests import Int32s, forests, inputs, random_forest, subtree_end_of, visible
 
 CPU = torch.device("cpu")
@@ -158,7 +160,9 @@ FORESTS = {
     "chain": lambda: np.full(SIZE, SIZE),
     "star": lambda: np.concatenate([np.full(STAR, SIZE), _leaves(STAR, SIZE, 100)]),
     "agent": lambda: _agents(40, 4_096, 100, 200, 64),
-    "prompts": lambda: np.concatenate([_prompts(at, 8_192, 1_024, 256) for at in range(0, SIZE, 8_192)]),
+    "prompts": lambda: np.concatenate(
+        [_prompts(at, 8_192, 1_024, 256) for at in range(0, SIZE, 8_192)]
+    ),
 }  # fmt: skip
 
 
@@ -232,13 +236,46 @@ def test_heads_that_share_a_tile() -> None:
 @pytest.mark.parametrize("arch", [0, 80, 86, 87, 89, 90, 100, 103, 120, 121])
 def test_every_device_has_configurations(arch: int) -> None:
     assert family(arch or 80) in SHARED_LIMIT
-    for name in PASSES:
+    for name in (*PASSES, "dqkv"):
         for head_dim in HEAD_DIMS:
             for itemsize in (2, 4):
-                for group in (1, 4, 7):
-                    chosen = default_config(name, arch, head_dim, itemsize, group)
+                for group, release, described in itertools.product(
+                    (1, 4, 7), ((3, 5), (3, 9), (4, 0)), (True, False)
+                ):
+                    given = (name, arch, head_dim, itemsize, group)
+                    chosen = default_config(*given, release, described)
                     assert chosen.rows & (chosen.rows - 1) == chosen.keys & (chosen.keys - 1) == 0
                     assert 16 <= chosen.rows <= 128 and 16 <= chosen.keys <= 128
+
+
+@pytest.mark.parametrize("release", [(3, 5), (3, 6), (3, 8), (3, 9), (4, 0)])
+def test_dk_and_dv_are_wide_only_where_that_does_not_spill(release: tuple[int, int]) -> None:
+    def rows(group: int, described: bool) -> int:
+        return default_config("dkv", 90, 128, 2, group, release, described).rows
+
+    wide = 64 if release >= (3, 9) else 32
+    assert rows(4, True) == rows(8, True) == rows(1, True) == wide
+    assert rows(4, False) == rows(7, True) == rows(16, True) == 32
+
+
+def test_a_bushy_tree_takes_narrow_key_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernels.triton.tree._architecture", lambda device: 90)
+    chain = TreeMask.from_subtree_end(subtree_end_of([(-1, 2_000)]))
+    bushy = TreeMask.from_subtree_end(subtree_end_of([(-1, 64)] + [(0, 64)] * 40))
+    configs = [
+        device_configs(CPU, torch.bfloat16, 64, 4, mask)["dkv"] for mask in (chain, bushy, None)
+    ]
+    assert [config.keys for config in configs] == [128, 64, 128]
+    assert [config.warps for config in configs] == [8, 4, 8]
+
+
+def test_what_the_copy_engine_can_read() -> None:
+    x = torch.zeros(2, 40, 6, 64, dtype=torch.bfloat16).transpose(1, 2)
+    assert describable(x, x[:, 1:], x[:1])
+    assert not describable(x[..., 1:])  # begins between two 16-byte words
+    assert not describable(x.expand(2, 6, 40, 64).mT)  # last axis not dense
+    assert not describable(x[:, :1].expand(2, 6, 40, 64))  # a stride of 0
+    assert not describable(torch.zeros(2, 6, 40, 65, dtype=torch.bfloat16))
 
 
 def test_reasons_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
