@@ -181,14 +181,10 @@ def default_config(
     chosen = _HALF[family(arch)][name, head_dim]
     if not described:
         chosen = _POINTERS.get(family(arch), {}).get((name, head_dim), chosen)
-    packed = heads_per_tile(group, chosen.rows) == group and chosen.rows % group == 0
-    if (
-        name == "dkv"
-        and family(arch) == 90
-        and chosen == _WIDE_DKV
-        and not (release >= _WIDE_SINCE and described and packed)
-    ):
-        return _NARROW_DKV
+    if name == "dkv" and family(arch) == 90 and head_dim in (96, 128):
+        packed = heads_per_tile(group, chosen.rows) == group and chosen.rows % group == 0
+        if release < _WIDE_SINCE or not described or not packed:
+            return _NARROW_DKV
     return chosen
 
 
