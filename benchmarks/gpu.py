@@ -19,12 +19,14 @@ Notable:
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -102,19 +104,22 @@ def _run_stage(stage: str, options: argparse.Namespace, rows_file: Path, end: fl
     fault = dict(text.split("=") for text in options.faults).get(stage)
     if fault is not None:
         command += ["--break", fault]
-    process = subprocess.Popen(
-        command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        _, errors = process.communicate(timeout=allowed)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, cwd=ROOT, stderr=errors, start_new_session=True)
+        try:
+            code: int | None = process.wait(timeout=allowed)
+        except subprocess.TimeoutExpired:
+            code = None
+        # Processes of its own may outlive a stage that died.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        errors.seek(0)
+        said = errors.read().strip().splitlines()[-1:] or ["no message"]
+    if code is None:
         _append(rows_file, {"stage": stage, "reason": f"ended after {allowed:.0f} s"})
-        return
-    if process.returncode:
-        said = errors.strip().splitlines()[-1:] or ["no message"]
-        reason = f"its process ended with {process.returncode}: {said[0]}"[:300]
+    elif code:
+        reason = f"its process ended with {code}: {said[0]}"[:300]
         _append(rows_file, {"stage": stage, "reason": reason})
 
 

@@ -13,7 +13,6 @@ import pytest
 
 import benchmarks.triton_versions as triton_versions
 from benchmarks.compile_kernels import (
-    ARCHS,
     KERNELS,
     CompileJob,
     compile_job,
@@ -23,7 +22,7 @@ from benchmarks.compile_kernels import (
     table,
 )
 from benchmarks.machine_code import read_code
-from kernels.triton.configs import HEAD_DIMS, SHARED_LIMIT, Config
+from kernels.triton.configs import SHARED_LIMIT, Config
 
 ROOT = Path(__file__).resolve().parents[2]
 FIELDS = {
@@ -68,9 +67,8 @@ def test_descriptors_are_the_copy_engines(compiled: list[dict[str, Any]]) -> Non
 
 
 def test_nothing_spills_in_the_table_of_three_releases() -> None:
-    """The committed table holds every default of each release, and none of them spills."""
+    """The committed table holds the defaults of each release, and none of them spills."""
     rows = json.loads(TABLE.read_text())
-    assert {row["triton"][:3] for row in rows} == set(triton_versions.RELEASES)
     for release in triton_versions.RELEASES:
         own = {
             (row["kernel"], row["arch"], row["head_dim"])
@@ -79,13 +77,13 @@ def test_nothing_spills_in_the_table_of_three_releases() -> None:
         }
         assert own >= {
             (kernel, arch, dim)
-            for arch in ARCHS
+            for arch in (80, 90)
             for dim in (64, 128)
-            for kernel in ("forward", "dq", "dkv")
+            for kernel in KERNELS
+            if (kernel, arch) != ("dqkv", 80)
         }
-        assert own >= {(kernel, 90, dim) for kernel in KERNELS for dim in HEAD_DIMS}
-    spilled = [row for row in rows if row["stack_bytes"] or row["local_accesses"]]
-    assert not [row for row in spilled if row["default"]]
+    for row in rows:
+        assert row["stack_bytes"] == 0 and row["local_accesses"] == 0, row
 
 
 def test_the_table_shows_the_tiles_of_today(monkeypatch: pytest.MonkeyPatch) -> None:

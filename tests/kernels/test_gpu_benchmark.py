@@ -58,9 +58,16 @@ def test_the_dry_run_goes_through_every_stage(tmp_path: Path) -> None:
     assert {row["provider"] for row in report["attention"]} == set(PROVIDERS)
     assert {row["mode"] for row in report["steps"]} == set(gpu_steps.MODES)
     assert len(report["attention"]) == 2 * len(PROVIDERS)
-    for table in ("compile", "checks", "attention", "steps"):
+    for table in ("compile", "attention", "steps"):
         assert not [row for row in report[table] if "reason" in row], table
-    assert all(row["ok"] for row in report["checks"])
+    left_out = [row for row in report["checks"] if row["ok"] is None]
+    assert all(row["reason"].startswith("left out: Flex") for row in left_out)
+    assert all(row["ok"] for row in report["checks"] if row not in left_out)
+    assert {row["backend"] for row in report["checks"] if row["ok"]} == {
+        "triton",
+        "cascade",
+        "flex",
+    }
     for row in report["attention"]:
         compared = row["provider"].split("_")[0] not in ("flash", "causal")
         assert compared == ("dk_error" in row)
@@ -99,6 +106,15 @@ def test_a_stage_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert machine["device"].startswith("none: a dry run")
     assert any("ended after" in row.get("reason", "") for row in gpu.read_rows(
         out.with_suffix(".rows.jsonl")))  # fmt: skip
+
+
+def test_stages_are_the_trees_and_modes_that_there_are() -> None:
+    whole = gpu.stages([], dry=False)
+    trees = [stage.removeprefix("attention:") for stage in whole if stage.startswith("attention")]
+    assert trees == [tree.name for tree in synthetic_trees()]
+    assert whole[3:5] == ["attention:agent_32k", "attention:prompts_64k"]
+    modes = [stage.removeprefix("steps:") for stage in whole if stage.startswith("steps")]
+    assert modes == list(gpu_steps.MODES)
 
 
 def test_half_a_row_is_no_row(tmp_path: Path) -> None:
