@@ -28,6 +28,7 @@ from kernels.triton.configs import (
     Pass,
     bushy_config,
     default_config,
+    family,
     heads_per_tile,
     triton_version,
 )
@@ -66,6 +67,11 @@ def unavailable_reason(device: torch.device, dtype: torch.dtype, head_dim: int) 
     if major < 8:
         has = f"{major}.{minor}"
         return f"the Triton kernels need compute capability 8.0 or newer; this GPU has {has}"
+    release = triton_version()
+    if family(major * 10 + minor) == 100 and release < (3, 6):
+        # Its compiler stops the whole process on loops like ours.
+        installed = ".".join(map(str, release))
+        return f"on this GPU the Triton kernels need Triton 3.6 or newer, not {installed}"
     return None
 
 

@@ -284,6 +284,11 @@ def test_reasons_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "64, 96, 128, 256, not 80" in str(unavailable_reason(CPU, torch.float32, 80))
     assert "TRITON_INTERPRET=1" in str(unavailable_reason(CPU, torch.float32, 64))
     assert "not mps" in str(unavailable_reason(torch.device("mps"), torch.float32, 64))
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (10, 0))
+    for release, said in (((3, 5), "need Triton 3.6"), ((3, 6), None)):
+        monkeypatch.setattr("kernels.triton.tree.triton_version", lambda r=release: r)
+        reason = unavailable_reason(torch.device("cuda"), torch.bfloat16, 64)
+        assert reason is None if said is None else said in str(reason)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "not installed" in str(unavailable_reason(CPU, torch.float32, 64))
 
