@@ -78,7 +78,7 @@ def default_configs(
     chosen = default_config(
         kernel, arch, head_dim, ITEMSIZE[dtype], group, triton_version(), tma and arch >= FIRST_ARCH
     )
-    halved = kernel == "dkv" and chosen.keys > 64
+    halved = kernel == "dkv" and chosen.keys > 64 and (tma or arch < FIRST_ARCH)
     return [chosen, bushy_config(chosen)] if halved else [chosen]
 
 

@@ -116,7 +116,8 @@ def device_configs(
 ) -> dict[Pass, Config]:
     """The default tile sizes of every pass on ``device``, for ``group`` query heads a key head.
 
-    mask: with it, dK and dV's tiles are halved where the tree is bushy.
+    mask: with it, dK and dV's tiles are halved where the tree is bushy and tiles are described (by
+        pointers some of the halved ones would spill).
     described: whether q, k and v can be read by tensor descriptors (``descriptors.describable``).
     """
     arch, release = _architecture(device), triton_version()
@@ -125,7 +126,7 @@ def device_configs(
         for name in PASSES
     }
     wide = chosen["dkv"]
-    if mask is not None and wide.keys > 64:
+    if mask is not None and described and wide.keys > 64:
         narrow = bushy_config(wide)
         tokens = wide.rows // heads_per_tile(group, wide.rows)
         if is_bushy(mask, tokens, narrow.keys, wide.keys):
