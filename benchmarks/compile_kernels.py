@@ -17,7 +17,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -190,7 +190,7 @@ def _argument_type(name: str, dtype: str, constants: dict[str, Any]) -> str:
     return "fp32" if name.startswith("scale") else f"*{dtype}"
 
 
-COLUMNS = {
+COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
     "triton": lambda row: row["triton"],
     "kernel": lambda row: row["kernel"],
     "arch": lambda row: f"sm_{row['arch']}",

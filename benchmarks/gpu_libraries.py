@@ -106,8 +106,9 @@ def flash_varlen(function: Callable[..., Any]) -> Varlen:
     """``flash_attn_varlen_func`` of FlashAttention 2, or of 3, which may give the lse too."""
 
     def attend(q: Tensor, k: Tensor, v: Tensor, *lengths: Any) -> Tensor:
-        out = function(q, k, v, *lengths, causal=True)
-        return out[0] if isinstance(out, tuple) else out
+        given = function(q, k, v, *lengths, causal=True)
+        out: Tensor = given[0] if isinstance(given, tuple) else given
+        return out
 
     return attend
 

@@ -191,8 +191,9 @@ def _flash_rows(library: str) -> Prepare:
         longest = int(lengths.max())
 
         def attend() -> Tensor:
-            flat = (x[0].transpose(0, 1) for x in (q, k, v))
-            return function(*flat, cu, cu, longest, longest).transpose(0, 1)[None]
+            flat_q, flat_k, flat_v = (x[0].transpose(0, 1) for x in (q, k, v))
+            out = function(flat_q, flat_k, flat_v, cu, cu, longest, longest)
+            return out.transpose(0, 1)[None]
 
         done = int((lengths * (lengths + 1) // 2).sum())
         return PreparedTree(attend, (q, k, v), dout, done, of_tree=False)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from benchmarks.gpu_trees import layouts, read_rows
 from kernels.attention.mask import TreeMask
 from kernels.attention.registry import BACKENDS, AttentionBackend
 from kernels.model.micro_batches import MicroBatch, flat_batches, tree_batches
-from kernels.model.model import build_model
+from kernels.model.model import DType, build_model
 from kernels.model.optimizer import adamw
 from kernels.model.step import StepData, StepOptions, StepResult, train_step
 from packing.packers.flat import split_micro_batches
@@ -103,7 +103,7 @@ def time_mode(
     model = build_model(
         model_name,
         vocab_at_least=int(rows.tokens.max()) + 1,
-        dtype=str(device.dtype).removeprefix("torch."),
+        dtype=cast(DType, str(device.dtype).removeprefix("torch.")),
         device=device.torch_device,
         gradient_checkpointing=True,
     )
@@ -149,11 +149,11 @@ def _add_flash(libraries: Libraries) -> None:
         offsets = np.append(nodes.start, mask.n_real)
         cu = torch.tensor(offsets, dtype=torch.int32, device=q.device)
         longest = int((nodes.stop - nodes.start).max())
-        flat = (x[0].transpose(0, 1)[: mask.n_real] for x in (q, k, v))
-        out = libraries.varlen("torch")(*flat, cu, cu, longest, longest)
+        flat_q, flat_k, flat_v = (x[0].transpose(0, 1)[: mask.n_real] for x in (q, k, v))
+        out = libraries.varlen("torch")(flat_q, flat_k, flat_v, cu, cu, longest, longest)
         padding = (0, 0, 0, 0, 0, mask.n - mask.n_real)
         return torch.nn.functional.pad(out, padding).transpose(0, 1)[None]
 
     BACKENDS["flash"] = AttentionBackend(
-        "flash", "torch's varlen flash attention", lambda *needs: None, attend
+        "flash", "torch's varlen flash attention", lambda *needs: None, composed=attend
     )

@@ -19,6 +19,7 @@ from benchmarks.gpu_providers import PROVIDERS, inputs
 from benchmarks.gpu_trees import agent_turns, trees_to_time
 from kernels.attention.mask import TreeMask
 from kernels.triton.configs import PASSES
+from kernels.triton.launch import Configs
 from kernels.triton.tree import device_configs, fused_configs, triton_tree_attention
 from kernels.triton.tuning import CANDIDATES
 
@@ -34,20 +35,18 @@ def warm(name: str, dry: bool) -> float:
     return time.monotonic() - start
 
 
-def _triton(which: str, nth: int) -> Callable[[Device, Libraries], None]:
-    """The ``nth`` candidate of a pass; the defaults and the bushy tile where that is -1."""
+def _triton(
+    choose: Callable[..., Configs], candidate: Configs | None = None
+) -> Callable[[Device, Libraries], None]:
+    """What ``choose`` gives, a pass of it as in ``candidate``; then the defaults of the tree."""
 
     def compile_it(device: Device, libraries: Libraries) -> None:
         tree = agent_turns("warm", 19, 2, 2, 9, 5)
         mask = TreeMask.from_subtree_end(tree.subtree_end, device.torch_device)
         q, k, v, dout = inputs(mask.n, device)
         group = q.shape[1] // k.shape[1]
-        configs = device_configs(q.device, q.dtype, q.shape[3], group)
-        if which == "fused":
-            configs = fused_configs(q.device, q.dtype, q.shape[3], group)
-        elif nth >= 0:
-            configs = {**configs, which: CANDIDATES[which][nth]}  # type: ignore[index]
-        for chosen in (configs, None):
+        configs = choose(q.device, q.dtype, q.shape[3], group)
+        for chosen in ({**configs, **(candidate or {})}, None):
             out = triton_tree_attention(q, k, v, mask, configs=chosen)
             torch.autograd.grad(out, (q, k, v), dout)
 
@@ -64,16 +63,16 @@ def _flex(provider: str, nth: int) -> Callable[[Device, Libraries], None]:
 
 
 WARMED: dict[str, Callable[[Device, Libraries], None]] = {
-    "triton defaults": _triton("defaults", -1),
+    "triton defaults": _triton(device_configs),
     **{
         f"{provider} of headline {nth}": _flex(provider, nth)
         for nth in range(HEADLINES)
         for provider in ("flex_ours", "flex_areal", "flex_flash")
     },
-    "triton fused": _triton("fused", -1),
+    "triton fused": _triton(fused_configs),
     **{
-        f"triton {which} {nth}": _triton(which, nth)
+        f"triton {which} {nth}": _triton(device_configs, {which: candidate})
         for which in PASSES
-        for nth in range(len(CANDIDATES[which]))
+        for nth, candidate in enumerate(CANDIDATES[which])
     },
 }

@@ -27,7 +27,7 @@ def python_with(release: str, folder: Path = FOLDER) -> Path:
     mark = home / "complete"
     if not mark.exists():
         venv.create(home, with_pip=True, clear=True)
-        install = [python, "-m", "pip", "install", "--quiet", f"triton=={release}.*"]
+        install = [str(python), "-m", "pip", "install", "--quiet", f"triton=={release}.*"]
         subprocess.run(install, check=True, stdout=sys.stderr)
         mark.touch()
     return python

@@ -11,6 +11,7 @@ Notable:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import version
 from typing import Literal
 
@@ -63,20 +64,6 @@ _HALF: dict[int, dict[tuple[Pass, int], Config]] = {
         ("dkv", 128): Config(64, 64, 8, 2),
         ("dkv", 256): Config(16, 64, 8, 2),
     },
-    86: {
-        ("forward", 64): Config(128, 64, 8, 3),
-        ("forward", 96): Config(128, 32, 8, 3),
-        ("forward", 128): Config(128, 32, 8, 3),
-        ("forward", 256): Config(64, 32, 8, 2),
-        ("dq", 64): Config(64, 32, 4, 3),
-        ("dq", 96): Config(64, 64, 8, 2),
-        ("dq", 128): Config(64, 64, 8, 2),
-        ("dq", 256): Config(64, 32, 8, 1),
-        ("dkv", 64): Config(32, 128, 8, 2),
-        ("dkv", 96): Config(64, 64, 8, 2),
-        ("dkv", 128): Config(64, 64, 8, 2),
-        ("dkv", 256): Config(16, 64, 8, 2),
-    },
     90: {
         ("forward", 64): Config(128, 128, 8, 2),
         ("forward", 96): Config(128, 128, 8, 2),
@@ -106,6 +93,8 @@ _HALF: dict[int, dict[tuple[Pass, int], Config]] = {
         ("dkv", 256): Config(32, 64, 8, 2),
     },
 }
+# The same matrix instructions, less shared memory.
+_HALF[86] = {**_HALF[80], ("dq", 256): Config(64, 32, 8, 1)}
 
 _FLOAT32: dict[tuple[Pass, int], Config] = {
     ("forward", 64): Config(64, 32, 8, 1),
@@ -152,6 +141,7 @@ def family(arch: int) -> int:
     return 90 if arch < 100 else 100
 
 
+@cache
 def triton_version() -> tuple[int, int]:
     """Major and minor release of the installed Triton."""
     major, minor = version("triton").split(".")[:2]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -19,9 +19,10 @@ from torch import Tensor
 
 from kernels.triton.configs import BUSHY, Config, Pass, by_descriptor, heads_per_tile
 from kernels.triton.descriptors import describable, descriptor, has_copy_engine
-from kernels.triton.tiles import KeyChunks, QueryLists, key_chunks, query_lists, visited_area
+from kernels.triton.tiles import key_chunks, query_lists, visited_area
 
 Configs = Mapping[Pass, Config]
+Made = TypeVar("Made")
 
 # Where dQ is summed by the copy engine; Triton's interpreter has no such sum.
 REDUCE_BY_DESCRIPTOR = {"cuda": True, "cpu": False}
@@ -118,7 +119,7 @@ def forward(
     problem = _Problem.of(q, k, scale)
     keys, values, tma = _key_tiles("forward", k, v, config, problem.block_d)
     meta = problem.meta(config, tma)
-    lists = _query_lists(mask, config.rows // meta["PACK"], config.keys)
+    lists = of_mask(query_lists, mask, config.rows // meta["PACK"], config.keys)
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     lse_shape = (problem.batch, problem.kv_heads, problem.n_tokens, problem.group)
     lse = torch.empty(lse_shape, dtype=torch.float32, device=q.device)
@@ -168,7 +169,7 @@ def dq_pass(
     problem = _Problem.of(q, k, scale)
     keys, values, tma = _key_tiles("dq", k, v, config, problem.block_d)
     meta = problem.meta(config, tma)
-    lists = _query_lists(mask, config.rows // meta["PACK"], config.keys)
+    lists = of_mask(query_lists, mask, config.rows // meta["PACK"], config.keys)
     dq, delta = torch.empty_like(out), torch.empty_like(lse)
     lanes_per_batch = problem.q_heads // meta["PACK"]
     n_lanes = problem.batch * lanes_per_batch
@@ -201,7 +202,7 @@ def dkv_pass(
     meta = problem.meta(config, tma)
     n_lanes = problem.batch * problem.kv_heads
     programs = -(-4 * _processors(q.device) // n_lanes)
-    work = _key_chunks(mask, config.rows // pack, config.keys, programs)
+    work = of_mask(key_chunks, mask, config.rows // pack, config.keys, programs)
     dk = torch.empty(k.shape, dtype=k.dtype, device=k.device)
     dv = torch.empty_like(dk)
     sums_shape = (work.slots, n_lanes, 2, config.keys, problem.block_d)
@@ -242,33 +243,19 @@ def dkv_pass(
 _work: WeakKeyDictionary[IntervalMask, dict[tuple[object, ...], Any]] = WeakKeyDictionary()
 
 
-def _query_lists(mask: IntervalMask, tile_q: int, tile_k: int) -> QueryLists:
-    cache = _work.setdefault(mask, {})
-    key = ("query lists", tile_q, tile_k)
-    if key not in cache:
-        cache[key] = query_lists(mask.subtree_end, tile_q, tile_k)
-    lists: QueryLists = cache[key]
-    return lists
-
-
-def _key_chunks(mask: IntervalMask, tile_q: int, tile_k: int, programs: int) -> KeyChunks:
-    cache = _work.setdefault(mask, {})
-    key = ("key chunks", tile_q, tile_k, programs)
-    if key not in cache:
-        cache[key] = key_chunks(mask.subtree_end, tile_q, tile_k, programs)
-    chunks: KeyChunks = cache[key]
-    return chunks
+def of_mask(make: Callable[..., Made], mask: IntervalMask, *sizes: int) -> Made:
+    """``make(mask.subtree_end, *sizes)``, kept as long as the mask."""
+    kept = _work.setdefault(mask, {})
+    if (make, *sizes) not in kept:
+        kept[make, *sizes] = make(mask.subtree_end, *sizes)
+    made: Made = kept[make, *sizes]
+    return made
 
 
 def is_bushy(mask: IntervalMask, tile_q: int, narrow: int, wide: int) -> bool:
     """Whether key tiles of ``narrow`` keys visit so much less of the mask that they pay."""
-    cache = _work.setdefault(mask, {})
-    key = ("bushy", tile_q, narrow, wide)
-    if key not in cache:
-        area = visited_area(mask.subtree_end, tile_q, narrow)
-        cache[key] = area < BUSHY * visited_area(mask.subtree_end, tile_q, wide)
-    bushy: bool = cache[key]
-    return bushy
+    visited, of_wide = (of_mask(visited_area, mask, tile_q, keys) for keys in (narrow, wide))
+    return visited < BUSHY * of_wide
 
 
 @functools.cache

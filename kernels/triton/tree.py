@@ -99,9 +99,6 @@ def triton_tree_attention(
     scale = q.shape[3] ** -0.5 if scale is None else scale
     if not scale > 0 or not math.isfinite(scale):
         raise ValueError(f"scale must be a positive number, it is {scale}")
-    if configs is None:
-        group = q.shape[1] // k.shape[1]
-        configs = device_configs(q.device, q.dtype, q.shape[3], group, mask, describable(q, k, v))
     out: Tensor = _TreeAttention.apply(q, k, v, mask, scale, configs)  # type: ignore[no-untyped-call]
     return out
 
@@ -118,7 +115,7 @@ def device_configs(
 
     mask: with it, dK and dV's tiles are halved where the tree is bushy and tiles are described (by
         pointers some of the halved ones would spill).
-    described: whether q, k and v can be read by tensor descriptors (``descriptors.describable``).
+    described: whether all tensors can be read by tensor descriptors (``descriptors.describable``).
     """
     arch, release = _architecture(device), triton_version()
     chosen = {
@@ -199,6 +196,12 @@ def _addressable(x: Tensor) -> Tensor:
     return x if x.stride(3) == 1 and within_tile < 2**31 else x.contiguous()
 
 
+def _chosen(q: Tensor, k: Tensor, v: Tensor, mask: IntervalMask, *more: Tensor) -> Configs:
+    """The default tile sizes for these very tensors, those of a backward with its dout."""
+    described = describable(q, k, v, *more)
+    return device_configs(q.device, q.dtype, q.shape[3], q.shape[1] // k.shape[1], mask, described)
+
+
 def forward_pass(
     q: Tensor,
     k: Tensor,
@@ -209,12 +212,11 @@ def forward_pass(
 ) -> tuple[Tensor, Tensor]:
     """Output and log-sum-exp of tensors as in ``triton_tree_attention``, without a gradient."""
     _check(q, k, v, mask)
-    configs = configs or device_configs(q.device, q.dtype, q.shape[3], q.shape[1] // k.shape[1])
+    q, k, v = _addressable(q), _addressable(k), _addressable(v)
+    configs = configs or _chosen(q, k, v, mask)
     # Triton launches on the current device.
     with torch.cuda.device_of(q):  # type: ignore[no-untyped-call]
-        return forward(
-            _addressable(q), _addressable(k), _addressable(v), mask, scale, configs["forward"]
-        )
+        return forward(q, k, v, mask, scale, configs["forward"])
 
 
 def backward_pass(
@@ -225,13 +227,12 @@ def backward_pass(
     configs: Configs | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """dq, dk and dv; ``saved`` is q, k, v, out and lse, the last in its own order but any shape."""
-    q, k, v, out, lse = saved
-    group = q.shape[1] // k.shape[1]
-    configs = configs or device_configs(q.device, q.dtype, q.shape[3], group)
-    lse = lse.view(k.shape[0], k.shape[1], q.shape[2], group)
-    saved = (_addressable(q), _addressable(k), _addressable(v), out, lse)
+    *inputs, out, lse = saved
+    q, k, v, dout = (_addressable(x) for x in (*inputs, dout))
+    configs = configs or _chosen(q, k, v, mask, dout)
+    lse = lse.view(k.shape[0], k.shape[1], q.shape[2], q.shape[1] // k.shape[1])
     with torch.cuda.device_of(dout):  # type: ignore[no-untyped-call]
-        return backward(saved, _addressable(dout), mask, scale, configs)
+        return backward((q, k, v, out, lse), dout, mask, scale, configs)
 
 
 class _TreeAttention(torch.autograd.Function):
@@ -243,9 +244,8 @@ class _TreeAttention(torch.autograd.Function):
         v: Tensor,
         mask: IntervalMask,
         scale: float,
-        configs: Configs,
+        configs: Configs | None,
     ) -> Tensor:
-        q, k, v = _addressable(q), _addressable(k), _addressable(v)
         out, lse = forward_pass(q, k, v, mask, scale, configs)
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.mask, ctx.scale, ctx.configs = mask, scale, configs

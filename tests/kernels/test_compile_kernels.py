@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -139,10 +140,8 @@ def test_an_environment_is_whole_or_made_again(
         if fails:
             raise subprocess.CalledProcessError(1, command)
 
-    monkeypatch.setattr(triton_versions.subprocess, "run", pip)
-    monkeypatch.setattr(
-        triton_versions.venv, "create", lambda home, **options: Path(home).mkdir(exist_ok=True)
-    )
+    monkeypatch.setattr(subprocess, "run", pip)
+    monkeypatch.setattr(venv, "create", lambda home, **options: Path(home).mkdir(exist_ok=True))
     with pytest.raises(subprocess.CalledProcessError):
         triton_versions.python_with("3.5", tmp_path)
     fails = False

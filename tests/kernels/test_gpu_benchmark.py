@@ -213,11 +213,11 @@ def test_a_provider_that_is_wrong_is_not_timed(monkeypatch: pytest.MonkeyPatch) 
 def test_old_and_new_signatures_of_varlen_attn() -> None:
     seen: list[dict[str, Any]] = []
 
-    def old(q, k, v, cu_q, cu_k, max_q, max_k, is_causal=False):  # type: ignore[no-untyped-def]
+    def old(q, k, v, cu_q, cu_k, max_q, max_k, is_causal=False):
         seen.append({"is_causal": is_causal, "heads": k.shape[1]})
         return q
 
-    def new(q, k, v, cu_q, cu_k, max_q, max_k, *, window_size=None, enable_gqa=False):  # type: ignore[no-untyped-def]
+    def new(q, k, v, cu_q, cu_k, max_q, max_k, *, window_size=None, enable_gqa=False):
         seen.append({"window_size": window_size, "gqa": enable_gqa, "heads": k.shape[1]})
         return q
 
@@ -302,7 +302,7 @@ def test_flash_refuses_a_tree() -> None:
         mask = TreeMask.from_subtree_end(subtree_end_of([(-1, 3), (0, 2), (0, 2)]))
         q, k, v, _ = inputs(mask.n, DryDevice())
         with pytest.raises(ValueError, match="flat rows only"):
-            BACKENDS["flash"].function(q, k, v, mask, 0.125)
+            tree_attention(q, k, v, mask, backend="flash")
     finally:
         del BACKENDS["flash"]
 

@@ -25,7 +25,9 @@ import kernels.triton.dkv as dkv
 import kernels.triton.launch as launch
 import kernels.triton.tiles as tiles
 from kernels.attention.mask import TreeMask
+from kernels.attention.registry import tree_attention
 from kernels.triton.configs import PASSES, Config
+from kernels.triton.tiles import key_chunks
 from kernels.triton.tree import triton_tree_attention, unavailable_reason
 from kernels.triton.tuning import CANDIDATES, tuned_configs
 from tests.kernels.forests import (
@@ -197,7 +199,7 @@ def test_split_key_tiles_sum_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(tiles, "MIN_CHUNK", 2)
     monkeypatch.setattr(launch, "_processors", lambda device: 64)
     mask = TreeMask.from_subtree_end(end)
-    assert launch._key_chunks(mask, 16, 16, 64).slots > 10
+    assert launch.of_mask(key_chunks, mask, 16, 16, 64).slots > 10
     assert_right(x, end, SMALL)
     for first, second in zip(run(x, end, SMALL), run(x, end, SMALL), strict=True):
         assert torch.equal(first, second)
@@ -252,6 +254,16 @@ def test_a_wrong_kernel_of_five_products_is_seen(
     monkeypatch.setattr(dkv, "dkv_kernel", module.dkv_kernel)
     with pytest.raises(AssertionError, match="dq"):
         assert_right(x, end, fused(64, 32))
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 6])
+def test_the_operator_gives_the_same_bits(kv_heads: int) -> None:
+    end = random_forest(np.random.default_rng(kv_heads), 6, 9, padding=5)
+    x = inputs(len(end), q_heads=6, kv_heads=kv_heads, head_dim=64)
+    out = tree_attention(x.q, x.k, x.v, TreeMask.from_subtree_end(end), backend="triton")
+    got = (out.detach(), *torch.autograd.grad(out, (x.q, x.k, x.v), x.dout))
+    for ours, direct in zip(got, run(x, end), strict=True):
+        assert torch.equal(ours, direct)
 
 
 def test_second_gradients_are_refused() -> None:

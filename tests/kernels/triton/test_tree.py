@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +23,20 @@ from kernels.triton.configs import (
     HEAD_DIMS,
     PASSES,
     SHARED_LIMIT,
+    Config,
     default_config,
     family,
     heads_per_tile,
 )
 from kernels.triton.descriptors import describable
 from kernels.triton.tiles import key_chunks, query_lists, visited_area
-from kernels.triton.tree import device_configs, triton_tree_attention, unavailable_reason
+from kernels.triton.tree import (
+    backward_pass,
+    device_configs,
+    forward_pass,
+    triton_tree_attention,
+    unavailable_reason,
+)
 from tests.kernels.forests import Int32s, forests, inputs, random_forest, subtree_end_of, visible
 
 CPU = torch.device("cpu")
@@ -267,6 +275,39 @@ def test_a_bushy_tree_takes_narrow_key_tiles(monkeypatch: pytest.MonkeyPatch) ->
     ]
     assert [config.keys for config in configs] == [128, 64, 128]
     assert [config.warps for config in configs] == [8, 4, 8]
+
+
+def test_the_operator_takes_the_tiles_of_its_tree_and_tensors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Halved where the tree is bushy; those of pointers where a tensor cannot be described."""
+    monkeypatch.setattr("kernels.triton.tree._architecture", lambda device: 90)
+    monkeypatch.setattr("kernels.triton.tree.triton_version", lambda: (3, 9))
+    monkeypatch.setattr("kernels.triton.tree.forward", lambda *given: given[-1])
+    monkeypatch.setattr("kernels.triton.tree.backward", lambda *given: given[-1]["dkv"])
+    masks = [
+        TreeMask.from_subtree_end(subtree_end_of(nodes))
+        for nodes in ([(-1, 2_624)], [(-1, 64)] + [(0, 64)] * 40)
+    ]
+
+    def tiles_of(mask: TreeMask, head_dim: int, odd: str) -> list[tuple[int, int]]:
+        def tensor(name: str, heads: int) -> torch.Tensor:
+            width = head_dim + (name == odd)
+            return torch.zeros(1, heads, mask.n, width, dtype=torch.bfloat16)[..., :head_dim]
+
+        q, k, v, dout = (tensor(*x) for x in (("q", 4), ("k", 1), ("v", 1), ("dout", 4)))
+        saved = (q, k, v, q, torch.zeros(4 * mask.n))
+        forward = cast(Config, forward_pass(q, k, v, mask, 1.0))
+        dkv = cast(Config, backward_pass(dout, saved, mask, 1.0))
+        return [(config.rows, config.keys) for config in (forward, dkv)]
+
+    assert [tiles_of(mask, 128, "") for mask in masks] == [
+        [(128, 128), (64, 128)],
+        [(128, 128), (64, 64)],
+    ]
+    for odd in ("q", "k", "v", "dout"):
+        assert [tiles_of(mask, 128, odd)[1] for mask in masks] == [(32, 128)] * 2
+        assert tiles_of(masks[0], 256, odd)[0] == (128, 64 if odd == "dout" else 32)
 
 
 def test_what_the_copy_engine_can_read() -> None:
