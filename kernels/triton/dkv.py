@@ -17,7 +17,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.triton.loads import DIAGONAL, PARTIAL, WHOLE, load_rows
+from kernels.triton.loads import PARTIAL, WHOLE, load_rows, masked
 
 
 @triton.jit
@@ -141,10 +141,7 @@ def attend_dkv(
             lse = tl.load(lse_rows + row_at)
         scores = tl.dot(k, tl.trans(q_tile), input_precision=PRECISION)
         if KIND != WHOLE:
-            seen = q_token[None, :] < end[:, None]
-            if KIND == DIAGONAL:
-                seen = seen & (key[:, None] <= q_token[None, :])
-            scores = tl.where(seen, scores, float("-inf"))
+            scores = masked(scores, q_token[None, :], key[:, None], end[:, None], KIND)
         weights = tl.exp2(tl.fma(scores, scale_log2, -lse[None, :]))
         dv = tl.dot(weights.to(dout_tile.dtype), dout_tile, dv, input_precision=PRECISION)
         dweights = tl.dot(v, tl.trans(dout_tile), input_precision=PRECISION)

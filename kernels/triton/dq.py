@@ -13,7 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.triton.loads import DIAGONAL, WHOLE, following, key_rows, load_rows
+from kernels.triton.loads import WHOLE, following, key_rows, load_rows, masked
 
 
 @triton.jit
@@ -49,20 +49,15 @@ def attend_dq(
     for _ in tl.range(count, warp_specialize=SPECIALIZE):
         key = tile * KEYS + tl.arange(0, KEYS)
         k_tile = key_rows(
-            k, batch, kv_head, tile, stride_kn, n_tokens, HEAD_DIM, BLOCK_D, KEYS,
-            KIND == DIAGONAL, TMA,
+            k, batch, kv_head, tile, stride_kn, n_tokens, HEAD_DIM, BLOCK_D, KEYS, KIND, TMA,
         )  # fmt: skip
         v_tile = key_rows(
-            v, batch, kv_head, tile, stride_vn, n_tokens, HEAD_DIM, BLOCK_D, KEYS,
-            KIND == DIAGONAL, TMA,
+            v, batch, kv_head, tile, stride_vn, n_tokens, HEAD_DIM, BLOCK_D, KEYS, KIND, TMA,
         )  # fmt: skip
         scores = tl.dot(q, tl.trans(k_tile), input_precision=PRECISION)
         if KIND != WHOLE:
             end = tl.load(subtree_end + key, mask=key < n_tokens, other=0)
-            seen = q_token[:, None] < end[None, :]
-            if KIND == DIAGONAL:
-                seen = seen & (key[None, :] <= q_token[:, None])
-            scores = tl.where(seen, scores, float("-inf"))
+            scores = masked(scores, q_token[:, None], key[None, :], end[None, :], KIND)
         weights = tl.exp2(tl.fma(scores, scale_log2, -row_lse[:, None]))
         dweights = tl.dot(dout, tl.trans(v_tile), input_precision=PRECISION)
         dscores = weights * (dweights - row_delta[:, None])

@@ -17,7 +17,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.triton.loads import DIAGONAL, PARTIAL, WHOLE, following, key_rows, load_rows
+from kernels.triton.loads import PARTIAL, WHOLE, following, key_rows, load_rows, masked
 
 
 @triton.jit
@@ -55,16 +55,12 @@ def attend(
     for _ in tl.range(count, warp_specialize=SPECIALIZE):
         key = tile * KEYS + tl.arange(0, KEYS)
         k_tile = key_rows(
-            k, batch, kv_head, tile, stride_kn, n_tokens, HEAD_DIM, BLOCK_D, KEYS,
-            KIND == DIAGONAL, TMA,
+            k, batch, kv_head, tile, stride_kn, n_tokens, HEAD_DIM, BLOCK_D, KEYS, KIND, TMA,
         )  # fmt: skip
         scores = tl.dot(q, tl.trans(k_tile), input_precision=PRECISION)
         if KIND != WHOLE:
             end = tl.load(subtree_end + key, mask=key < n_tokens, other=0)
-            seen = q_token[:, None] < end[None, :]
-            if KIND == DIAGONAL:
-                seen = seen & (key[None, :] <= q_token[:, None])
-            scores = tl.where(seen, scores, float("-inf"))
+            scores = masked(scores, q_token[:, None], key[None, :], end[None, :], KIND)
         new_max = tl.maximum(row_max, tl.max(scores, 1) * scale_log2)
         # A row that has seen nothing yet has maximum -inf; -inf - -inf would be NaN.
         shift = new_max if KIND == WHOLE else tl.where(new_max == float("-inf"), 0.0, new_max)
@@ -73,8 +69,7 @@ def attend(
         row_sum = row_sum * rescale + tl.sum(weights, 1)
         acc = acc * rescale[:, None]
         v_tile = key_rows(
-            v, batch, kv_head, tile, stride_vn, n_tokens, HEAD_DIM, BLOCK_D, KEYS,
-            KIND == DIAGONAL, TMA,
+            v, batch, kv_head, tile, stride_vn, n_tokens, HEAD_DIM, BLOCK_D, KEYS, KIND, TMA,
         )  # fmt: skip
         acc = tl.dot(weights.to(v_tile.dtype), v_tile, acc, input_precision=PRECISION)
         row_max = new_max

@@ -47,7 +47,7 @@ def key_rows(
     HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr,
     KEYS: tl.constexpr,
-    BOUNDED: tl.constexpr,
+    KIND: tl.constexpr,
     TMA: tl.constexpr,
 ):
     """Key tile ``(KEYS, BLOCK_D)`` of k or v: a descriptor, or a pointer to a head's first key."""
@@ -58,7 +58,18 @@ def key_rows(
         column = tl.arange(0, KEYS)
         at = column[:, None] * stride_n + tl.arange(0, BLOCK_D)[None, :]
         rows = x + tile.to(tl.int64) * KEYS * stride_n + at
-        return load_rows(rows, tile * KEYS + column < n_tokens, HEAD_DIM, BLOCK_D, BOUNDED)
+        # Only keys of the diagonal can lie behind the last query.
+        inside = tile * KEYS + column < n_tokens
+        return load_rows(rows, inside, HEAD_DIM, BLOCK_D, KIND == DIAGONAL)
+
+
+@triton.jit
+def masked(scores, query, key, end, KIND: tl.constexpr):
+    """Scores, -inf where ``query`` does not see ``key``, whose subtree stops at ``end``."""
+    seen = query < end
+    if KIND == DIAGONAL:
+        seen = seen & (key <= query)
+    return tl.where(seen, scores, float("-inf"))
 
 
 @triton.jit
