@@ -19,7 +19,7 @@ from torch import Tensor
 
 from kernels.triton.configs import BUSHY, Config, Pass, by_descriptor, heads_per_tile
 from kernels.triton.descriptors import describable, descriptor, has_copy_engine
-from kernels.triton.tiles import key_chunks, query_lists, visited_area
+from kernels.triton.tiles import QueryLists, key_chunks, query_lists, visited_area
 
 Configs = Mapping[Pass, Config]
 Made = TypeVar("Made")
@@ -89,15 +89,20 @@ def _strides(x: Tensor) -> tuple[int, int, int]:
     return x.stride(0), x.stride(1), x.stride(2)
 
 
-def _key_tiles(
-    name: Pass, k: Tensor, v: Tensor, config: Config, block_d: int
-) -> tuple[Any, Any, bool]:
-    """k and v as the kernels take them, and whether those are descriptors."""
-    possible = by_descriptor(name, k.shape[3]) and has_copy_engine(k.device)
-    if not (possible and describable(k, v)):
-        return k, v, False
-    block = [1, 1, config.keys, block_d]
-    return descriptor(k, block), descriptor(v, block), True
+def _query_tiles(
+    name: Pass, k: Tensor, v: Tensor, mask: IntervalMask, problem: _Problem, config: Config
+) -> tuple[Any, Any, QueryLists, tuple[int, int], dict[str, Any]]:
+    """k and v as a kernel of query tiles takes them (by descriptors, if they can be), its lists,
+    its lanes (of all, of a batch entry), constants and options."""
+    tma = by_descriptor(name, k.shape[3]) and has_copy_engine(k.device) and describable(k, v)
+    meta = problem.meta(config, tma)
+    lists = of_mask(query_lists, mask, config.rows // meta["PACK"], config.keys)
+    lanes_per_batch = problem.q_heads // meta["PACK"]
+    lanes = (problem.batch * lanes_per_batch, lanes_per_batch)
+    if not tma:
+        return k, v, lists, lanes, meta
+    block = [1, 1, config.keys, problem.block_d]
+    return descriptor(k, block), descriptor(v, block), lists, lanes, meta
 
 
 def _query_rows(
@@ -117,18 +122,14 @@ def forward(
     from kernels.triton.forward import forward_kernel
 
     problem = _Problem.of(q, k, scale)
-    keys, values, tma = _key_tiles("forward", k, v, config, problem.block_d)
-    meta = problem.meta(config, tma)
-    lists = of_mask(query_lists, mask, config.rows // meta["PACK"], config.keys)
+    keys, values, lists, lanes, meta = _query_tiles("forward", k, v, mask, problem, config)
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     lse_shape = (problem.batch, problem.kv_heads, problem.n_tokens, problem.group)
     lse = torch.empty(lse_shape, dtype=torch.float32, device=q.device)
-    lanes_per_batch = problem.q_heads // meta["PACK"]
-    n_lanes = problem.batch * lanes_per_batch
-    forward_kernel[(len(lists.query_tiles) * n_lanes,)](
+    forward_kernel[(len(lists.query_tiles) * lanes[0],)](
         q, keys, values, out, lse, mask.subtree_end, lists.query_tiles, lists.runs,
         *_strides(q), *_strides(k), *_strides(v), *_strides(out),
-        problem.n_tokens, n_lanes, lanes_per_batch, problem.scale_log2, **meta,
+        problem.n_tokens, *lanes, problem.scale_log2, **meta,
     )  # fmt: skip
     return out, lse
 
@@ -167,17 +168,13 @@ def dq_pass(
 
     q, k, v, out, lse = saved
     problem = _Problem.of(q, k, scale)
-    keys, values, tma = _key_tiles("dq", k, v, config, problem.block_d)
-    meta = problem.meta(config, tma)
-    lists = of_mask(query_lists, mask, config.rows // meta["PACK"], config.keys)
+    keys, values, lists, lanes, meta = _query_tiles("dq", k, v, mask, problem, config)
     dq, delta = torch.empty_like(out), torch.empty_like(lse)
-    lanes_per_batch = problem.q_heads // meta["PACK"]
-    n_lanes = problem.batch * lanes_per_batch
-    dq_kernel[(len(lists.query_tiles) * n_lanes,)](
+    dq_kernel[(len(lists.query_tiles) * lanes[0],)](
         q, keys, values, out, dout, dq, lse, delta, mask.subtree_end, lists.query_tiles,
         lists.runs,
         *_strides(q), *_strides(k), *_strides(v), *_strides(out), *_strides(dout),
-        problem.n_tokens, n_lanes, lanes_per_batch, problem.scale_log2, problem.scale, **meta,
+        problem.n_tokens, *lanes, problem.scale_log2, problem.scale, **meta,
     )  # fmt: skip
     return dq, delta
 
