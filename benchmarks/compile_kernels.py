@@ -1,14 +1,12 @@
 """Compiles the Triton kernels ahead of time, without a GPU, and reads what came out.
 
 Notable:
-- registers, stack and shared memory come from ``cuobjdump``, instructions from ``nvdisasm``, both
-  shipped with Triton: what is shown is what ptxas made, not an estimate
-- ``local_accesses`` counts LDL and STL: registers spilled to memory
-- ``mma`` is the matrix instruction in the machine code: HMMA (sm_80), HGMMA (sm_90, warp groups),
-  UTCHMMA (sm_100, tensor memory, ``tcgen05.mma`` in PTX); FFMA where float32 products are exact
+- what is shown is counted in the machine code (``machine_code``): registers, spills, the matrix
+  instruction, instructions an element of the loop of whole tiles
+- several releases of Triton, each in an environment of its own (``triton_versions``), in one table
 - shapes: 4 query heads a key head by default, tokens and strides multiples of 16
 
-    python -m benchmarks.compile_kernels [--arch 90] [--head-dim 128] [--dtype bf16] [--json]
+    python -m benchmarks.compile_kernels [--triton 3.5 3.6 3.9] [--arch 90] [--head-dim 128]
 """
 
 from __future__ import annotations
@@ -17,11 +15,9 @@ import argparse
 import json
 import multiprocessing
 import os
-import re
 import subprocess
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,22 +26,29 @@ from typing import Any
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.machine_code import read_cubin
+from benchmarks.triton_versions import python_with
 from kernels.triton.configs import (
     HEAD_DIMS,
     PASSES,
     SHARED_LIMIT,
     Config,
     Pass,
+    bushy_config,
+    by_descriptor,
     default_config,
     family,
     heads_per_tile,
+    triton_version,
 )
 
+ROOT = Path(__file__).resolve().parents[1]
+FIRST_ARCH = 90  # of the copy engine that reads by descriptors
 ARCHS = (80, 90, 100)
+KERNELS: tuple[Pass, ...] = (*PASSES, "dqkv")
 ITEMSIZE = {"bf16": 2, "fp16": 2, "fp32": 4}
-MATRIX_INSTRUCTIONS = ("UTCHMMA", "HGMMA", "HMMA", "FFMA")
-_INT_POINTERS = ("subtree_end", "query_tiles", "key_tiles", "chunks")
-_FLOAT_POINTERS = ("lse", "delta", "chunk_sums")
+_INT_POINTERS = ("subtree_end", "query_tiles", "runs", "chunks")
+_FLOAT_POINTERS = ("lse", "delta", "chunk_sums", "dq_sums")
 _COUNTS = ("n_lanes", "lanes_per_batch", "kv_heads")
 
 
@@ -59,29 +62,51 @@ class CompileJob:
     dtype: str
     group: int
     config: Config
+    tma: bool = True
 
     @property
     def default(self) -> bool:
-        return self.config == default_config(
-            self.kernel, self.arch, self.head_dim, ITEMSIZE[self.dtype], self.group
+        return self.config in default_configs(
+            self.kernel, self.arch, self.head_dim, self.dtype, self.group, self.tma
         )
+
+
+def default_configs(
+    kernel: Pass, arch: int, head_dim: int, dtype: str, group: int, tma: bool
+) -> list[Config]:
+    """The default of a kernel, and of dK and dV the tile for bushy trees too."""
+    chosen = default_config(
+        kernel, arch, head_dim, ITEMSIZE[dtype], group, triton_version(), tma and arch >= FIRST_ARCH
+    )
+    halved = kernel == "dkv" and chosen.keys > 64 and (tma or arch < FIRST_ARCH)
+    return [chosen, bushy_config(chosen)] if halved else [chosen]
+
+
+def _ways(kernel: Pass, arch: int, head_dim: int) -> tuple[bool, ...]:
+    """By descriptors or by pointers; the backward of five products is meant for descriptors."""
+    if kernel == "dqkv":
+        return (True,) if arch >= FIRST_ARCH else ()
+    both = arch >= FIRST_ARCH and by_descriptor(kernel, head_dim)
+    return (True, False) if both else (False,)
 
 
 def jobs(
     archs: Sequence[int] = ARCHS,
     head_dims: Sequence[int] = HEAD_DIMS,
-    dtypes: Sequence[str] = ("bf16", "fp16"),
-    group: int = 4,
-    kernels: Sequence[Pass] = PASSES,
+    dtypes: Sequence[str] = ("bf16",),
+    groups: Sequence[int] = (4,),
+    kernels: Sequence[Pass] = KERNELS,
 ) -> list[CompileJob]:
-    """The default configuration of every kernel for every combination."""
+    """The default configurations of every kernel, by descriptors and by pointers where both are."""
     return [
-        CompileJob(kernel, arch, dim, dtype, group, default_config(*what, ITEMSIZE[dtype], group))
+        CompileJob(kernel, arch, dim, dtype, group, config, tma)
         for arch in archs
         for dim in head_dims
         for dtype in dtypes
         for kernel in kernels
-        for what in [(kernel, arch, dim)]
+        for group in groups
+        for tma in _ways(kernel, arch, dim)
+        for config in default_configs(kernel, arch, dim, dtype, group, tma)
     ]
 
 
@@ -95,21 +120,35 @@ def compile_job(job: CompileJob) -> dict[str, Any]:
     from kernels.triton.dq import dq_kernel
     from kernels.triton.forward import forward_kernel
 
-    function = {"forward": forward_kernel, "dq": dq_kernel, "dkv": dkv_kernel}[job.kernel]
+    function = {"forward": forward_kernel, "dq": dq_kernel}.get(job.kernel, dkv_kernel)
     heads = heads_per_tile(job.group, job.config.rows)
+    block_d = 1 << (job.head_dim - 1).bit_length()
+    keyed = job.kernel in ("forward", "dq")
+    tma = job.arch >= FIRST_ARCH and job.tma and (keyed or job.config.rows % heads == 0)
     constants = {
         "GROUP": job.group,
         "PACK": heads,
         "HEAD_DIM": job.head_dim,
-        "BLOCK_D": 1 << (job.head_dim - 1).bit_length(),
+        "BLOCK_D": block_d,
         "ROWS": job.config.rows,
         "KEYS": job.config.keys,
         "PRECISION": "ieee" if job.dtype == "fp32" else "tf32",
+        "TMA": tma,
+        "SPECIALIZE": job.config.specialize,
     }
+    if not keyed:
+        constants |= {"DQ": job.kernel == "dqkv", "REDUCE": tma and job.kernel == "dqkv"}
+    described: dict[str, str] = {}
+    if tma:
+        block = [1, 1, job.config.keys] if keyed else [1, job.config.rows // heads, heads]
+        for name in ("k", "v") if keyed else ("q", "dout"):
+            described[name] = f"tensordesc<{job.dtype}{[*block, block_d]}>"
+        if job.kernel == "dqkv":
+            described["dq_sums"] = f"tensordesc<fp32{[1, job.config.rows, block_d]}>"
     signature: dict[str, str] = {}
     hints: dict[tuple[int], list[list[Any]]] = {}
     for place, name in enumerate(function.arg_names):
-        signature[name] = _argument_type(name, job.dtype, constants)
+        signature[name] = described.get(name) or _argument_type(name, job.dtype, constants)
         if signature[name].startswith("*") or name.startswith("stride_") or name == "n_tokens":
             hints[(place,)] = [["tt.divisibility", 16]]
     compiled = triton.compile(
@@ -121,13 +160,19 @@ def compile_job(job: CompileJob) -> dict[str, Any]:
             "enable_fp_fusion": True,
         },
     )
+    code = read_cubin(compiled.asm["cubin"])
+    elements = job.config.rows * job.config.keys / (32 * job.config.warps)
     return {
+        "triton": triton.__version__,
         "kernel": job.kernel,
         "arch": job.arch,
         "head_dim": job.head_dim,
         "dtype": job.dtype,
         "config": {**asdict(job.config), "heads_per_tile": heads},
-        **_read_binary(compiled.asm["cubin"]),
+        "group": job.group,
+        "tma": tma,
+        **code,
+        "per_element": round(code["loop_instructions"] / elements, 2),
         "shared_bytes": compiled.metadata.shared,
         "default": job.default,
     }
@@ -145,45 +190,35 @@ def _argument_type(name: str, dtype: str, constants: dict[str, Any]) -> str:
     return "fp32" if name.startswith("scale") else f"*{dtype}"
 
 
-def _read_binary(cubin: bytes) -> dict[str, Any]:
-    """Registers, stack, spills and the matrix instruction of one compiled kernel."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "kernel.cubin"
-        file.write_bytes(cubin)
-        usage = _tool("cuobjdump", "--dump-resource-usage", str(file))
-        code = _tool("nvdisasm", "-c", str(file))
-    found = re.search(r"REG:(\d+) STACK:(\d+)", usage)
-    if found is None:
-        raise RuntimeError(f"cuobjdump did not print registers and stack but:\n{usage}")
-    return {
-        "registers": int(found[1]),
-        "stack_bytes": int(found[2]),
-        "local_accesses": len(re.findall(r"\b(?:LDL|STL)\b", code)),
-        "mma": next((op for op in MATRIX_INSTRUCTIONS if re.search(rf"\b{op}\b", code)), "none"),
-    }
+COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "triton": lambda row: row["triton"],
+    "kernel": lambda row: row["kernel"],
+    "arch": lambda row: f"sm_{row['arch']}",
+    "D": lambda row: row["head_dim"],
+    "dtype": lambda row: row["dtype"],
+    "group": lambda row: row["group"],
+    "tiles by": lambda row: "descriptor" if row["tma"] else "pointer",
+    "rows×keys": lambda row: f"{row['config']['rows']}×{row['config']['keys']}",
+    "warps": lambda row: row["config"]["warps"],
+    "stages": lambda row: row["config"]["stages"],
+    "an element": lambda row: f"{row['per_element']:.1f}",
+    "registers": lambda row: row["registers"],
+    "stack B": lambda row: row["stack_bytes"],
+    "local": lambda row: row["local_accesses"],
+    "hot": lambda row: row["hot_local"],
+    "fences": lambda row: row["fences"],
+    "mma": lambda row: f"{row['mma']} {row['mma_shape'] or ''}".strip(),
+    "shared KB": lambda row: f"{row['shared_bytes'] / 1024:.0f}",
+    "of": lambda row: SHARED_LIMIT[family(row["arch"])] // 1024,
+}
 
 
-def _tool(name: str, *arguments: str) -> str:
-    import triton
-
-    path = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / name
-    return subprocess.run([path, *arguments], capture_output=True, text=True, check=True).stdout
-
-
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """The rows as text, one a line."""
-    head = "kernel,arch,head dim,dtype,rows×keys,heads,warps,stages,registers,stack B,local,mma"
-    cells = [[*head.split(","), "shared KB", "of"]]
-    for row in rows:
-        config = row["config"]
-        line = (
-            row["kernel"], f"sm_{row['arch']}", row["head_dim"], row["dtype"],
-            f"{config['rows']}×{config['keys']}", config["heads_per_tile"], config["warps"],
-            config["stages"], row["registers"], row["stack_bytes"], row["local_accesses"],
-            row["mma"], f"{row['shared_bytes'] / 1024:.1f}",
-            SHARED_LIMIT[family(row["arch"])] // 1024,
-        )  # fmt: skip
-        cells.append([str(cell) for cell in line])
+def table(rows: Sequence[dict[str, Any]], markdown: bool = False) -> str:
+    """The rows as text, one a line, in Markdown if asked for."""
+    cells = [list(COLUMNS), *([str(cell(row)) for cell in COLUMNS.values()] for row in rows)]
+    if markdown:
+        cells.insert(1, ["---"] * len(COLUMNS))
+        return "\n".join(f"| {' | '.join(line)} |" for line in cells)
     widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -193,30 +228,56 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--triton", nargs="+", metavar="RELEASE",
+                        help="releases to compare; the installed one by default")  # fmt: skip
     parser.add_argument("--arch", type=int, nargs="+", default=list(ARCHS), help="80, 86, 90, 100")
     parser.add_argument(
         "--head-dim", type=int, nargs="+", default=list(HEAD_DIMS), choices=HEAD_DIMS
     )
-    parser.add_argument("--dtype", nargs="+", default=["bf16", "fp16"], choices=list(ITEMSIZE))
-    parser.add_argument("--kernel", nargs="+", default=list(PASSES), choices=PASSES)
-    parser.add_argument("--group", type=int, default=4, help="query heads a key head")
+    parser.add_argument("--dtype", nargs="+", default=["bf16"], choices=list(ITEMSIZE))
+    parser.add_argument("--kernel", nargs="+", default=list(KERNELS), choices=KERNELS)
+    parser.add_argument("--group", type=int, nargs="+", default=[4], help="query heads a key head")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--json", action="store_true", help="print a list instead of a table")
+    parser.add_argument("--markdown", action="store_true", help="print a table for Markdown")
     options = parser.parse_args(arguments)
     if os.environ.get("TRITON_INTERPRET") == "1":
         print(
             "TRITON_INTERPRET=1 runs kernels instead of compiling them; unset it", file=sys.stderr
         )
         return 2
+    rows = _rows_of_releases(options) if options.triton else _rows(options)
+    print(json.dumps(rows, indent=1) if options.json else table(rows, options.markdown))
+    return 0
+
+
+def _rows(options: argparse.Namespace) -> list[dict[str, Any]]:
     todo = jobs(options.arch, options.head_dim, options.dtype, options.group, options.kernel)
     if options.jobs == 1 or len(todo) == 1:
-        rows = [compile_job(job) for job in todo]
-    else:
-        spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(options.jobs, len(todo)), mp_context=spawn) as pool:
-            rows = list(pool.map(compile_job, todo))
-    print(json.dumps(rows, indent=1) if options.json else table(rows))
-    return 0
+        return [compile_job(job) for job in todo]
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(options.jobs, len(todo)), mp_context=spawn) as pool:
+        return list(pool.map(compile_job, todo))
+
+
+def _rows_of_releases(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of every release, those of one kernel side by side."""
+    rows: list[dict[str, Any]] = []
+    for release in options.triton:
+        command: list[Any] = [python_with(release), "-m", "benchmarks.compile_kernels", "--json"]
+        for name in ("arch", "head_dim", "dtype", "kernel", "group", "jobs"):
+            value = getattr(options, name)
+            values = value if isinstance(value, list) else [value]
+            command += [f"--{name.replace('_', '-')}", *map(str, values)]
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+        rows += json.loads(done.stdout)
+    names = list(KERNELS)
+    return sorted(
+        rows,
+        key=lambda row: (
+            row["arch"], row["head_dim"], row["group"], names.index(row["kernel"]), not row["tma"]
+        ),
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -82,15 +82,26 @@ def random_nodes(name: str, nodes: int, tokens: int, seed: int = 0) -> GpuTree:
 
 
 def synthetic_trees() -> list[GpuTree]:
-    """Trees of 8k to 64k tokens, from no sharing at all to a deep shared trunk."""
+    """Trees of 8k to 64k tokens, from no sharing at all to a deep shared trunk; headlines first."""
     return [
-        tree_of_nodes("chain_8k", [(-1, 8_192)]),
-        prompt_groups("prompts_8k", 8, 8, 256, 96),
-        prompt_groups("prompts_16k", 2, 14, 1_024, 512),
-        agent_turns("agent_16k", 2_048, 4, 14, 192, 64),
         agent_turns("agent_32k", 4_096, 8, 14, 192, 64),
         prompt_groups("prompts_64k", 1, 60, 4_096, 1_024),
+        tree_of_nodes("chain_8k", [(-1, 8_192)]),
+        prompt_groups("prompts_16k", 2, 14, 1_024, 512),
+        prompt_groups("prompts_8k", 8, 8, 256, 96),
+        agent_turns("agent_16k", 2_048, 4, 14, 192, 64),
     ]
+
+
+def trees_to_time(golden: Iterable[Path], dry: bool) -> list[GpuTree]:
+    """The trees of a run in order: headlines, real rows, the rest; tiny ones in a dry run."""
+    if dry:
+        return [
+            agent_turns("agent_32k", 19, 2, 2, 9, 5),
+            prompt_groups("prompts_64k", 1, 4, 20, 12),
+        ]
+    made = synthetic_trees()
+    return [*made[:2], *golden_trees(golden), *made[2:]]
 
 
 def read_rows(path: Path) -> Rows:

@@ -25,6 +25,8 @@ from kernels.attention.reference import dense_attention_with_lse, dense_backward
 
 # (q, k, v, mask, scale) -> output, and a log-sum-exp a query and head in the backend's own order
 Forward = Callable[[Tensor, Tensor, Tensor, TreeMask, float], tuple[Tensor, Tensor]]
+# The same to the output alone, of operations that PyTorch differentiates.
+Composed = Callable[[Tensor, Tensor, Tensor, TreeMask, float], Tensor]
 # (dout, (q, k, v, output, log-sum-exp), mask, scale) -> dq, dk, dv
 Saved = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 Backward = Callable[[Tensor, Saved, TreeMask, float], tuple[Tensor, Tensor, Tensor]]
@@ -42,7 +44,8 @@ class AttentionBackend:
     """One way to compute tree attention.
 
     unavailable: ``(device, dtype, head_dim, n, needs_grad)`` to the reason it cannot run, or None
-    forward, backward: the operator's two halves; None where PyTorch differentiates it itself
+    forward, backward: the operator's two halves, or else
+    composed: the whole call, which PyTorch differentiates itself
     """
 
     name: str
@@ -50,6 +53,7 @@ class AttentionBackend:
     unavailable: Unavailable
     forward: Forward | None = None
     backward: Backward | None = None
+    composed: Composed | None = None
 
 
 def _dense_unavailable(
@@ -111,6 +115,7 @@ BACKENDS: dict[str, AttentionBackend] = {
             "flex",
             "PyTorch's FlexAttention, its BlockMask built from subtree intervals",
             flex_unavailable,
+            composed=flex_attention_tree,
         ),
         AttentionBackend(
             "dense",
@@ -157,14 +162,15 @@ def tree_attention(
         scale = q.shape[3] ** -0.5
     elif not 0 < scale < math.inf:
         raise ValueError(f"scale must be a positive number; it is {scale}")
-    if backend == "flex":
+    composed = None if backend == "auto" else _backend(backend).composed
+    if composed is not None:
         if torch.compiler.is_compiling():
-            raise RuntimeError("the flex backend compiles itself: leave it out of a compiled model")
+            raise RuntimeError(
+                f"the {backend} backend is no operator: leave it out of a compiled model"
+            )
         needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
         _runnable(backend, q, needs_grad)
-        return flex_attention_tree(q, k, v, mask, scale)
-    if backend != "auto":
-        _backend(backend)
+        return composed(q, k, v, mask, scale)
     out: Tensor = _operator(q, k, v, mask.subtree_end, scale, backend)[0]
     return out
 
@@ -175,7 +181,7 @@ def _operator(
 ) -> tuple[Tensor, Tensor]:
     """Output ``(B, Hq, N, D)`` and a flat log-sum-exp; the mask is found by its tensor."""
     forward = _runnable(backend, q).forward
-    assert forward is not None  # flex never comes here
+    assert forward is not None  # composed ones never come here
     out, lse = forward(q, k, v, TreeMask.of_tensor(subtree_end), scale)
     return out, lse.flatten()
 

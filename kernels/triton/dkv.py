@@ -5,6 +5,8 @@ Notable:
 - a key tile of a shared trunk is seen by almost every query, so its range is cut into chunks that
   run side by side and ``sum_chunks_kernel`` adds them in a fixed order: no atomics, same bits
 - a program walks all query heads of its key head: keys and values are read once for all of them
+- with ``DQ`` it makes dQ too, five matrix products a tile instead of seven in two kernels, and adds
+  it to memory as it comes: the order of those sums, and so their last bits, differ between runs
 """
 
 # The compiler gives these functions their types, each time it compiles them.
@@ -15,7 +17,58 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.triton.forward import load_rows
+from kernels.triton.loads import PARTIAL, WHOLE, load_rows, masked
+
+
+@triton.jit
+def query_rows(
+    x,
+    head_rows,
+    at,
+    batch,
+    head,
+    first_token,
+    stride_h,
+    stride_n,
+    part_head,
+    inside,
+    PACK: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    ROWS: tl.constexpr,
+    BOUNDED: tl.constexpr,
+    TMA: tl.constexpr,
+):
+    """Query tile ``(ROWS, BLOCK_D)`` of q or dout: ``(token, head)`` rows from ``first_token``."""
+    if TMA:
+        tile = x.load([batch, first_token, head + part_head, 0])
+        return tile.reshape(ROWS, BLOCK_D)
+    else:
+        place = first_token.to(tl.int64) * stride_n + part_head.to(tl.int64) * stride_h
+        return load_rows(head_rows + place + at, inside, HEAD_DIM, BLOCK_D, BOUNDED)
+
+
+@triton.jit
+def add_dq(
+    dq_sums,
+    lane,
+    first_row,
+    values,
+    n_rows,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    ROWS: tl.constexpr,
+    REDUCE: tl.constexpr,
+):
+    """Adds values ``(ROWS, BLOCK_D)`` to rows from ``first_row`` of a lane's ``n_rows`` sums."""
+    if REDUCE:
+        dq_sums.atomic_add([lane, first_row, 0], values.reshape(1, ROWS, BLOCK_D))
+    else:
+        row = first_row + tl.arange(0, ROWS)
+        dim = tl.arange(0, BLOCK_D)
+        at = (lane.to(tl.int64) * n_rows + row[:, None]) * HEAD_DIM + dim[None, :]
+        inside = (row[:, None] < n_rows) & (dim[None, :] < HEAD_DIM)
+        tl.atomic_add(dq_sums + at, values, mask=inside, sem="relaxed")
 
 
 @triton.jit
@@ -24,16 +77,20 @@ def attend_dkv(
     v,
     dk,
     dv,
+    q,
+    dout,
+    dq_sums,
     q_head,
     dout_head,
     q_at,
     dout_at,
     lse_rows,
     delta_rows,
+    batch,
+    kv_head,
+    kv_heads,
     first,
-    jump_after,
-    jump,
-    count,
+    stop,
     stride_qh,
     stride_qn,
     stride_gh,
@@ -47,49 +104,64 @@ def attend_dkv(
     HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr,
     ROWS: tl.constexpr,
-    MASKED: tl.constexpr,
+    KIND: tl.constexpr,
     PRECISION: tl.constexpr,
+    DQ: tl.constexpr,
+    REDUCE: tl.constexpr,
+    TMA: tl.constexpr,
+    SPECIALIZE: tl.constexpr,
 ):
-    """Adds the part of ``count`` query tiles to dk (not yet scaled) and dv ``(KEYS, BLOCK_D)``.
+    """Adds the part of query tiles ``first … stop - 1`` to dk (not yet scaled) and dv.
 
-    Tiles run from ``first``; after ``jump_after`` of them ``jump`` tiles are left out (those are
-    seen whole). Each is visited once per ``PACK`` heads of the key head's group.
+    dk, dv: ``(KEYS, BLOCK_D)``. A tile is visited once per ``PACK`` heads of the key head's group.
     """
     TOKENS: tl.constexpr = ROWS // PACK
     PARTS: tl.constexpr = GROUP // PACK
+    # Whole tiles lie inside the mask; spare rows behind the last pair are never inside.
+    BOUNDED: tl.constexpr = KIND != WHOLE or ROWS % PACK != 0
     row = tl.arange(0, ROWS)
-    for step in range(count * PARTS):
-        nth = step // PARTS
-        part = step % PARTS
-        tile = first + nth
-        if MASKED:
-            tile += tl.where(nth < jump_after, 0, jump)
-        token = tile.to(tl.int64) * TOKENS
-        part_head = (part * PACK).to(tl.int64)
+    for step in tl.range((stop - first) * PARTS, warp_specialize=SPECIALIZE):
+        tile = first + step // PARTS
+        part_head = (step % PARTS) * PACK
         q_token = tile * TOKENS + row // PACK
-        q_tile = q_head + (token * stride_qn + part_head * stride_qh) + q_at
-        dout_tile = dout_head + (token * stride_gn + part_head * stride_gh) + dout_at
-        q = load_rows(q_tile, q_token, n_tokens, HEAD_DIM, BLOCK_D, MASKED)
-        dout = load_rows(dout_tile, q_token, n_tokens, HEAD_DIM, BLOCK_D, MASKED)
-        if MASKED:
-            inside = q_token < n_tokens
-            lse = tl.load(lse_rows + token * GROUP + part_head, mask=inside, other=float("inf"))
+        inside = (q_token < n_tokens) & (row < TOKENS * PACK)
+        q_tile = query_rows(
+            q, q_head, q_at, batch, kv_head * GROUP, tile * TOKENS, stride_qh, stride_qn,
+            part_head, inside, PACK, HEAD_DIM, BLOCK_D, ROWS, BOUNDED, TMA,
+        )  # fmt: skip
+        dout_tile = query_rows(
+            dout, dout_head, dout_at, batch, kv_head * GROUP, tile * TOKENS, stride_gh, stride_gn,
+            part_head, inside, PACK, HEAD_DIM, BLOCK_D, ROWS, BOUNDED, TMA,
+        )  # fmt: skip
+        row_at = tile.to(tl.int64) * TOKENS * GROUP + part_head
+        if BOUNDED:
+            lse = tl.load(lse_rows + row_at, mask=inside, other=float("inf"))
             lse = tl.where(lse == float("-inf"), float("inf"), lse)
         else:
-            lse = tl.load(lse_rows + token * GROUP + part_head)
-        scores = tl.dot(k, tl.trans(q), input_precision=PRECISION)
-        if MASKED:
-            seen = (key[:, None] <= q_token[None, :]) & (q_token[None, :] < end[:, None])
-            scores = tl.where(seen, scores, float("-inf"))
+            lse = tl.load(lse_rows + row_at)
+        scores = tl.dot(k, tl.trans(q_tile), input_precision=PRECISION)
+        if KIND != WHOLE:
+            scores = masked(scores, q_token[None, :], key[:, None], end[:, None], KIND)
         weights = tl.exp2(tl.fma(scores, scale_log2, -lse[None, :]))
-        dv = tl.dot(weights.to(dout.dtype), dout, dv, input_precision=PRECISION)
-        dweights = tl.dot(v, tl.trans(dout), input_precision=PRECISION)
-        if MASKED:
-            delta = tl.load(delta_rows + token * GROUP + part_head, mask=inside, other=0.0)
+        dv = tl.dot(weights.to(dout_tile.dtype), dout_tile, dv, input_precision=PRECISION)
+        dweights = tl.dot(v, tl.trans(dout_tile), input_precision=PRECISION)
+        if BOUNDED:
+            delta = tl.load(delta_rows + row_at, mask=inside, other=0.0)
         else:
-            delta = tl.load(delta_rows + token * GROUP + part_head)
-        dscores = weights * (dweights - delta[None, :])
-        dk = tl.dot(dscores.to(q.dtype), q, dk, input_precision=PRECISION)
+            delta = tl.load(delta_rows + row_at)
+        dscores = (weights * (dweights - delta[None, :])).to(q_tile.dtype)
+        dk = tl.dot(dscores, q_tile, dk, input_precision=PRECISION)
+        if DQ:
+            # A warp group's product has 64 rows at least.
+            if ROWS < 64:
+                dq = tl.trans(tl.dot(tl.trans(k), dscores, input_precision=PRECISION))
+            else:
+                dq = tl.dot(tl.trans(dscores), k, input_precision=PRECISION)
+            lane = (batch * kv_heads + kv_head) * PARTS + step % PARTS
+            add_dq(
+                dq_sums, lane, tile * TOKENS * PACK, dq, n_tokens * PACK,
+                HEAD_DIM, BLOCK_D, ROWS, REDUCE,
+            )  # fmt: skip
     return dk, dv
 
 
@@ -101,6 +173,7 @@ def dkv_kernel(
     dout,
     dk,
     dv,
+    dq_sums,
     lse,
     delta,
     chunk_sums,
@@ -133,65 +206,74 @@ def dkv_kernel(
     ROWS: tl.constexpr,
     KEYS: tl.constexpr,
     PRECISION: tl.constexpr,
+    DQ: tl.constexpr,
+    REDUCE: tl.constexpr,
+    TMA: tl.constexpr,
+    SPECIALIZE: tl.constexpr,
 ):
     """Writes dk and dv (both with strides ``stride_d*``) of one chunk of one key tile.
 
-    chunks: int32 ``(chunks, 8)``: key tile; slot in ``chunk_sums`` or -1 if the tile is one chunk;
-    first masked query tile, masked tiles before the whole ones, whole tiles skipped after those,
-    masked tiles in all; first whole tile, whole tiles.
+    q, dout: pointers, or where ``TMA`` descriptors ``(B, N, Hq, D)`` of blocks
+    ``(1, ROWS / PACK, PACK, D)``.
+    chunks: int32 ``(chunks, 6)``, see ``tiles.KeyChunks``.
     chunk_sums: float32 ``(slots, B * Hkv, 2, KEYS, BLOCK_D)``, dk then dv.
+    dq_sums: with ``DQ`` float32 ``(B * Hkv * GROUP / PACK, N * PACK, D)``, zeros at first: dq, not
+    yet scaled; where ``REDUCE`` a descriptor of blocks ``(1, ROWS, BLOCK_D)``.
     """
     program = tl.program_id(0)
     lane = program % n_lanes
-    entry = chunks + (program // n_lanes) * 8
-    batch = (lane // kv_heads).to(tl.int64)
-    kv_head = (lane % kv_heads).to(tl.int64)
-    first_key = tl.load(entry) * KEYS
-    first_whole = tl.load(entry + 6)
-    n_whole = tl.load(entry + 7)
+    entry = chunks + (program // n_lanes) * 6
+    batch = lane // kv_heads
+    kv_head = lane % kv_heads
+    batch_at = batch.to(tl.int64)
+    kv_head_at = kv_head.to(tl.int64)
 
     row = tl.arange(0, ROWS)
     column = tl.arange(0, KEYS)
     dim = tl.arange(0, BLOCK_D)
-    key = first_key + column
+    key = tl.load(entry) * KEYS + column
     key_at = key[:, None].to(tl.int64)
-    k_rows = k + batch * stride_kb + kv_head * stride_kh + key_at * stride_kn + dim[None, :]
-    v_rows = v + batch * stride_vb + kv_head * stride_vh + key_at * stride_vn + dim[None, :]
-    keys = load_rows(k_rows, key, n_tokens, HEAD_DIM, BLOCK_D, True)
-    values = load_rows(v_rows, key, n_tokens, HEAD_DIM, BLOCK_D, True)
+    k_rows = k + batch_at * stride_kb + kv_head_at * stride_kh + key_at * stride_kn + dim[None, :]
+    v_rows = v + batch_at * stride_vb + kv_head_at * stride_vh + key_at * stride_vn + dim[None, :]
+    keys = load_rows(k_rows, key < n_tokens, HEAD_DIM, BLOCK_D, True)
+    values = load_rows(v_rows, key < n_tokens, HEAD_DIM, BLOCK_D, True)
 
     # Places within a tile fit 32 bits (the launcher sees to it), which saves registers.
-    q_head = q + batch * stride_qb + kv_head * GROUP * stride_qh
-    dout_head = dout + batch * stride_gb + kv_head * GROUP * stride_gh
     q_at = (row % PACK)[:, None] * stride_qh + (row // PACK)[:, None] * stride_qn + dim[None, :]
     dout_at = (row % PACK)[:, None] * stride_gh + (row // PACK)[:, None] * stride_gn + dim[None, :]
-    row_at = (batch * kv_heads + kv_head) * GROUP * n_tokens + (row // PACK) * GROUP + row % PACK
+    q_head = q
+    dout_head = dout
+    if not TMA:
+        q_head = q + batch_at * stride_qb + kv_head_at * GROUP * stride_qh
+        dout_head = dout + batch_at * stride_gb + kv_head_at * GROUP * stride_gh
+    row_at = (batch_at * kv_heads + kv_head) * GROUP * n_tokens
+    row_at = row_at + (row // PACK) * GROUP + row % PACK
 
     dk_acc = tl.zeros([KEYS, BLOCK_D], tl.float32)
     dv_acc = tl.zeros([KEYS, BLOCK_D], tl.float32)
-    dk_acc, dv_acc = attend_dkv(
-        keys, values, dk_acc, dv_acc, q_head, dout_head, q_at, dout_at, lse + row_at,
-        delta + row_at, first_whole, 0, 0, n_whole, stride_qh, stride_qn, stride_gh, stride_gn,
-        key, key, n_tokens, scale_log2, GROUP, PACK, HEAD_DIM, BLOCK_D, ROWS, False, PRECISION,
-    )  # fmt: skip
-    # What only the masked tiles need is read here: registers are what limits the loop above.
-    first_masked = tl.load(entry + 2)
-    jump_after = tl.load(entry + 3)
-    jump = tl.load(entry + 4)
-    n_masked = tl.load(entry + 5)
-    end = tl.load(subtree_end + key, mask=key < n_tokens, other=0)
-    dk_acc, dv_acc = attend_dkv(
-        keys, values, dk_acc, dv_acc, q_head, dout_head, q_at, dout_at, lse + row_at,
-        delta + row_at, first_masked, jump_after, jump, n_masked, stride_qh, stride_qn, stride_gh,
-        stride_gn, key, end, n_tokens, scale_log2, GROUP, PACK, HEAD_DIM, BLOCK_D, ROWS, True,
-        PRECISION,
-    )  # fmt: skip
+    end = key
+    for KIND in tl.static_range(3):
+        # Whole tiles come first: what only the others need is read after that loop, not kept,
+        # as registers are what limits it.
+        if KIND == PARTIAL:
+            key = tl.load(entry, volatile=True) * KEYS + column
+            end = tl.load(subtree_end + key, mask=key < n_tokens, other=0)
+        span = entry + 2 + (KIND + 1) % 3
+        dk_acc, dv_acc = attend_dkv(
+            keys, values, dk_acc, dv_acc, q, dout, dq_sums, q_head, dout_head, q_at, dout_at,
+            lse + row_at, delta + row_at, batch, kv_head, kv_heads, tl.load(span),
+            tl.load(span + 1), stride_qh, stride_qn, stride_gh, stride_gn, key, end,
+            n_tokens, scale_log2, GROUP, PACK, HEAD_DIM, BLOCK_D, ROWS, KIND, PRECISION, DQ, REDUCE,
+            TMA, SPECIALIZE,
+        )  # fmt: skip
     dk_acc = dk_acc * scale
 
+    key = tl.load(entry, volatile=True) * KEYS + column
     slot = tl.load(entry + 1)
     if slot < 0:
+        key_at = key[:, None].to(tl.int64)
         inside = (key[:, None] < n_tokens) & (dim[None, :] < HEAD_DIM)
-        at = batch * stride_db + kv_head * stride_dh + key_at * stride_dn + dim[None, :]
+        at = batch_at * stride_db + kv_head_at * stride_dh + key_at * stride_dn + dim[None, :]
         tl.store(dk + at, dk_acc.to(dk.dtype.element_ty), mask=inside)
         tl.store(dv + at, dv_acc.to(dv.dtype.element_ty), mask=inside)
     else:
@@ -199,48 +281,3 @@ def dkv_kernel(
         sums = sums + column[:, None] * BLOCK_D + dim[None, :]
         tl.store(sums, dk_acc)
         tl.store(sums + KEYS * BLOCK_D, dv_acc)
-
-
-@triton.jit
-def sum_chunks_kernel(
-    chunk_sums,
-    dk,
-    dv,
-    split_tiles,
-    stride_db,
-    stride_dh,
-    stride_dn,
-    n_tokens,
-    n_lanes,
-    kv_heads,
-    HEAD_DIM: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    KEYS: tl.constexpr,
-    PART: tl.constexpr,
-):
-    """Adds the chunks of one split key tile in order; ``PART`` keys of it per program.
-
-    split_tiles: int32 ``(tiles, 3)``: key tile, its first slot, its number of slots.
-    """
-    lane = tl.program_id(0) % n_lanes
-    entry = split_tiles + (tl.program_id(0) // n_lanes) * 3
-    key_tile = tl.load(entry)
-    slot = tl.load(entry + 1).to(tl.int64)
-    count = tl.load(entry + 2)
-    column = tl.program_id(1) * PART + tl.arange(0, PART)
-    dim = tl.arange(0, BLOCK_D)
-    sums = chunk_sums + column[:, None] * BLOCK_D + dim[None, :]
-    dk_acc = tl.zeros([PART, BLOCK_D], tl.float32)
-    dv_acc = tl.zeros([PART, BLOCK_D], tl.float32)
-    for nth in range(count):
-        chunk = sums + ((slot + nth) * n_lanes + lane) * (2 * KEYS * BLOCK_D)
-        dk_acc += tl.load(chunk)
-        dv_acc += tl.load(chunk + KEYS * BLOCK_D)
-    key = key_tile * KEYS + column
-    batch = (lane // kv_heads).to(tl.int64)
-    kv_head = (lane % kv_heads).to(tl.int64)
-    at = batch * stride_db + kv_head * stride_dh
-    at = at + key[:, None].to(tl.int64) * stride_dn + dim[None, :]
-    inside = (key[:, None] < n_tokens) & (dim[None, :] < HEAD_DIM)
-    tl.store(dk + at, dk_acc.to(dk.dtype.element_ty), mask=inside)
-    tl.store(dv + at, dv_acc.to(dv.dtype.element_ty), mask=inside)

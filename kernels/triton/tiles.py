@@ -1,9 +1,12 @@
-"""What each Triton program visits: lists of key tiles, and chunks of query tiles.
+"""What each Triton program visits: runs of key tiles, and chunks of query tiles.
 
 Notable:
 - the query tiles that see any key of a key tile are one range ``[first key, max subtree_end)``, and
   those that see all of it are one range inside it, ``[last key, min subtree_end)``: everything here
   follows from the two by vectorised operations on the mask's device, never an N x N tensor
+- a list is kept as runs of neighbouring key tiles: a chain of a million tokens has one run a query
+  tile where it has thousands of tiles; a run begins where a key tile's range has query tiles that
+  the key tile before has not, and ends where the next has not, so runs are never spelled out
 - a tile seen whole lies inside the mask's tokens, so the kernels load it without bounds
 - heaviest first, so that the last programs to start are the short ones
 """
@@ -24,19 +27,21 @@ MIN_CHUNK = 16
 class QueryLists:
     """The key tiles each query tile visits, for ``forward_kernel`` and ``dq_kernel``.
 
-    query_tiles: int32 ``(tiles, 4)``: query tile, start of its list, masked tiles, whole tiles
-    key_tiles:   int32 ``(visits + 1,)``, masked before whole, one spare entry at the end
+    query_tiles: int32 ``(tiles, 7)``: query tile; then first run and number of key tiles of those
+                 seen whole, of those in part with every key before every query, of the diagonal
+    runs:        int32 ``(runs + 1, 2)``: first key tile and key tiles of each run, one spare
     """
 
     query_tiles: Tensor
-    key_tiles: Tensor
+    runs: Tensor
 
 
 @dataclass(frozen=True, eq=False)
 class KeyChunks:
     """The query tiles each key tile is seen by, cut into chunks, for ``dkv_kernel``.
 
-    chunks:      int32 ``(chunks, 8)``, see ``dkv_kernel``
+    chunks:      int32 ``(chunks, 6)``: key tile; slot of its sums, or -1 if the tile is one chunk;
+                 first query tile of the diagonal, of those that see all, of those behind, and stop
     split_tiles: int32 ``(tiles of more than one chunk, 3)``: key tile, first slot, slots
     slots:       chunks that belong to split tiles
     """
@@ -48,15 +53,16 @@ class KeyChunks:
 
 @dataclass(frozen=True, eq=False)
 class _Ranges:
-    """Per key tile, int64: query tiles ``[begin, end)`` see some of it, ``[whole, whole + n)`` all.
+    """Per key tile, int64: the query tiles that see it, ``begin <= whole <= partial <= end``.
 
-    Where no query tile sees all of it ``whole`` is ``end``.
+    Some keys lie behind some queries in ``[begin, whole)``, all is seen in ``[whole, partial)``,
+    and some subtrees end in ``[partial, end)``.
     """
 
     begin: Tensor
-    end: Tensor
     whole: Tensor
-    n_whole: Tensor
+    partial: Tensor
+    end: Tensor
 
 
 def _ranges(subtree_end: Tensor, tile_q: int, tile_k: int) -> _Ranges:
@@ -67,9 +73,15 @@ def _ranges(subtree_end: Tensor, tile_q: int, tile_k: int) -> _Ranges:
     first_key = torch.arange(0, tiles * tile_k, tile_k, device=subtree_end.device)
     begin = first_key // tile_q
     end = torch.maximum(begin, (highest + tile_q - 1) // tile_q)
-    whole = (first_key + tile_k - 1 + tile_q - 1) // tile_q
-    n_whole = (lowest // tile_q - whole).clamp(min=0)
-    return _Ranges(begin, end, torch.where(n_whole > 0, whole, end), n_whole)
+    whole = torch.minimum(end, (first_key + tile_k - 1 + tile_q - 1) // tile_q)
+    partial = torch.minimum(end, torch.maximum(whole, lowest // tile_q))
+    return _Ranges(begin, whole, partial, end)
+
+
+def visited_area(subtree_end: Tensor, tile_q: int, tile_k: int) -> int:
+    """Pairs in the tiles that are not empty: what a kernel with such tiles computes."""
+    ranges = _ranges(subtree_end, tile_q, tile_k)
+    return int((ranges.end - ranges.begin).sum()) * tile_q * tile_k
 
 
 def _positions(counts: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,6 +91,38 @@ def _positions(counts: Tensor) -> tuple[Tensor, Tensor]:
     return owner, torch.arange(len(owner), device=counts.device) - starts[owner]
 
 
+def _edges(low: Tensor, high: Tensor, other_low: Tensor, other_high: Tensor) -> Tensor:
+    """Sorted ``query tile * key tiles + key tile`` where ``[low, high)`` holds the query tile and
+    the other range of the same key tile does not."""
+    first_stop = torch.minimum(high, torch.maximum(low, other_low))
+    second = torch.minimum(high, torch.maximum(first_stop, other_high))
+    before = first_stop - low
+    tile, nth = _positions(before + high - second)
+    query_tile = nth + torch.where(nth < before[tile], low[tile], (second - before)[tile])
+    return torch.sort(query_tile * len(low) + tile).values
+
+
+def _runs(low: Tensor, high: Tensor, query_tiles: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Runs of the key tiles whose ranges ``[low, high)`` hold each query tile.
+
+    Returns the runs ``(runs, 2)`` of all query tiles in order, and per query tile its number of
+    runs and of key tiles.
+    """
+    key_tiles = len(low)
+    none = low.new_zeros(1)
+    starts = _edges(low, high, torch.cat([none, low[:-1]]), torch.cat([none, high[:-1]]))
+    stops = _edges(low, high, torch.cat([low[1:], none]), torch.cat([high[1:], none]))
+    lengths = stops - starts + 1
+    counts = torch.bincount(starts // key_tiles, minlength=query_tiles)
+    entered = torch.bincount(low, minlength=query_tiles + 1)
+    left = torch.bincount(high, minlength=query_tiles + 1)
+    return (
+        torch.stack([starts % key_tiles, lengths], 1),
+        counts,
+        (entered - left).cumsum(0)[:query_tiles],
+    )
+
+
 def query_lists(subtree_end: Tensor, tile_q: int, tile_k: int) -> QueryLists:
     """Lists of key tiles of ``tile_k`` keys for query tiles of ``tile_q`` tokens.
 
@@ -86,20 +130,22 @@ def query_lists(subtree_end: Tensor, tile_q: int, tile_k: int) -> QueryLists:
     """
     ranges = _ranges(subtree_end, tile_q, tile_k)
     tiles = -(-subtree_end.numel() // tile_q)
-    key_tile, nth = _positions(ranges.end - ranges.begin)
-    query_tile = ranges.begin[key_tile] + nth
-    from_whole = query_tile - ranges.whole[key_tile]
-    whole = (from_whole >= 0) & (from_whole < ranges.n_whole[key_tile])
-    order = torch.sort(query_tile * 2 + whole, stable=True).indices
-    visits = torch.bincount(query_tile, minlength=tiles)
-    n_whole = torch.bincount(query_tile[whole], minlength=tiles)
-    heavy_first = torch.sort(visits, descending=True, stable=True).indices
-    start = visits.cumsum(0) - visits
-    tile = torch.arange(tiles, device=visits.device)
-    table = torch.stack([tile, start, visits - n_whole, n_whole])
+    columns = [torch.arange(tiles, device=subtree_end.device)]
+    runs: list[Tensor] = []
+    for low, high in (
+        (ranges.whole, ranges.partial),
+        (ranges.partial, ranges.end),
+        (ranges.begin, ranges.whole),
+    ):
+        own, counts, visits = _runs(low, high, tiles)
+        before = sum(len(x) for x in runs)
+        columns += [before + counts.cumsum(0) - counts, visits]
+        runs.append(own)
+    table = torch.stack(columns)
+    heavy_first = torch.sort(table[2::2].sum(0), descending=True, stable=True).indices
     return QueryLists(
         query_tiles=table.T[heavy_first].int().contiguous(),
-        key_tiles=pad(key_tile[order].int(), (0, 1)),
+        runs=pad(torch.cat(runs).int(), (0, 0, 0, 1)),
     )
 
 
@@ -114,26 +160,18 @@ def key_chunks(subtree_end: Tensor, tile_q: int, tile_k: int, programs: int) -> 
     length = max(MIN_CHUNK, -(-int(visits.sum()) // max(1, programs)))
     per_tile = ((visits + length - 1) // length).clamp(min=1)
     tile, nth = _positions(per_tile)
-    begin, visits, n_whole = ranges.begin[tile], visits[tile], ranges.n_whole[tile]
-    n_masked, before = visits - n_whole, ranges.whole[tile] - begin
-    # Places of a tile's visits: masked ones before the whole ones, masked ones after, whole ones.
-    low, high = nth * length, torch.minimum((nth + 1) * length, visits)
-    masked = (torch.minimum(high, n_masked) - low).clamp(min=0)
-    whole_low = (low - n_masked).clamp(min=0)
-    whole = (high - n_masked).clamp(min=0) - whole_low
-    starts_before = low < before
+    low = ranges.begin[tile] + nth * length
+    stop = torch.minimum(low + length, ranges.end[tile])
     split = per_tile[tile] > 1
     table = torch.stack([
         tile,
         torch.where(split, split.cumsum(0) - 1, -1),
-        begin + low + torch.where(starts_before, 0, n_whole),
-        torch.where(starts_before, before - low, 0),
-        torch.where(starts_before, n_whole, 0),
-        masked,
-        ranges.whole[tile] + whole_low,
-        whole,
+        low,
+        torch.minimum(stop, torch.maximum(low, ranges.whole[tile])),
+        torch.minimum(stop, torch.maximum(low, ranges.partial[tile])),
+        stop,
     ])  # fmt: skip
-    heavy_first = torch.sort(high - low, descending=True, stable=True).indices
+    heavy_first = torch.sort(stop - low, descending=True, stable=True).indices
     firsts = split & (nth == 0)
     return KeyChunks(
         chunks=table.T[heavy_first].int().contiguous(),

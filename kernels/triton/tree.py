@@ -4,7 +4,7 @@ Notable:
 - a mask is one int32 a token: key ``k`` is seen by query ``q`` iff ``k <= q < subtree_end[k]``
 - float16, bfloat16 and float32 inputs, float32 sums; float32 products are exact IEEE ones (no
   TF32), so float32 is for proofs, not for speed
-- deterministic: the same inputs give the same bits, no atomics
+- deterministic: the same inputs give the same bits, no atomics (but with ``fused_configs``)
 - padding sees nothing: its output and its gradients are exactly zero
 - on a CPU the kernels run in Triton's interpreter only (``TRITON_INTERPRET=1`` before Triton is
   imported): float32 and float16, right, and far too slow for anything but small proofs
@@ -21,8 +21,19 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from kernels.triton.configs import HEAD_DIMS, PASSES, Config, Pass, default_config
-from kernels.triton.launch import Configs, IntervalMask, backward, forward
+from kernels.triton.configs import (
+    HEAD_DIMS,
+    PASSES,
+    Config,
+    Pass,
+    bushy_config,
+    default_config,
+    family,
+    heads_per_tile,
+    triton_version,
+)
+from kernels.triton.descriptors import describable
+from kernels.triton.launch import Configs, IntervalMask, backward, forward, is_bushy
 
 MAX_TILE = 128  # rows or keys of the largest tile
 MAX_HEADS = 16  # heads_per_tile of the largest tile
@@ -56,6 +67,11 @@ def unavailable_reason(device: torch.device, dtype: torch.dtype, head_dim: int) 
     if major < 8:
         has = f"{major}.{minor}"
         return f"the Triton kernels need compute capability 8.0 or newer; this GPU has {has}"
+    release = triton_version()
+    if family(major * 10 + minor) == 100 and release < (3, 6):
+        # Its compiler stops the whole process on loops like ours.
+        installed = ".".join(map(str, release))
+        return f"on this GPU the Triton kernels need Triton 3.6 or newer, not {installed}"
     return None
 
 
@@ -83,21 +99,56 @@ def triton_tree_attention(
     scale = q.shape[3] ** -0.5 if scale is None else scale
     if not scale > 0 or not math.isfinite(scale):
         raise ValueError(f"scale must be a positive number, it is {scale}")
-    if configs is None:
-        configs = device_configs(q.device, q.dtype, q.shape[3], q.shape[1] // k.shape[1])
     out: Tensor = _TreeAttention.apply(q, k, v, mask, scale, configs)  # type: ignore[no-untyped-call]
     return out
 
 
 def device_configs(
+    device: torch.device,
+    dtype: torch.dtype,
+    head_dim: int,
+    group: int,
+    mask: IntervalMask | None = None,
+    described: bool = True,
+) -> dict[Pass, Config]:
+    """The default tile sizes of every pass on ``device``, for ``group`` query heads a key head.
+
+    mask: with it, dK and dV's tiles are halved where the tree is bushy and tiles are described (by
+        pointers some of the halved ones would spill).
+    described: whether all tensors can be read by tensor descriptors (``descriptors.describable``).
+    """
+    arch, release = _architecture(device), triton_version()
+    chosen = {
+        name: default_config(name, arch, head_dim, dtype.itemsize, group, release, described)
+        for name in PASSES
+    }
+    wide = chosen["dkv"]
+    if mask is not None and described and wide.keys > 64:
+        narrow = bushy_config(wide)
+        tokens = wide.rows // heads_per_tile(group, wide.rows)
+        if is_bushy(mask, tokens, narrow.keys, wide.keys):
+            chosen["dkv"] = narrow
+    return chosen
+
+
+def fused_configs(
     device: torch.device, dtype: torch.dtype, head_dim: int, group: int
 ) -> dict[Pass, Config]:
-    """The default tile sizes of every pass on ``device``, for ``group`` query heads a key head."""
-    arch = 0
-    if device.type == "cuda":
-        major, minor = torch.cuda.get_device_capability(device)
-        arch = major * 10 + minor
-    return {name: default_config(name, arch, head_dim, dtype.itemsize, group) for name in PASSES}
+    """Tile sizes with which dQ is made in the kernel of dK and dV: five products, not seven.
+
+    An option: its sums of dQ come in any order, so that two runs differ in the last bits.
+    """
+    chosen = device_configs(device, dtype, head_dim, group)
+    arch, release = _architecture(device), triton_version()
+    fused = default_config("dqkv", arch, head_dim, dtype.itemsize, group, release)
+    return {"forward": chosen["forward"], "dqkv": fused}
+
+
+def _architecture(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 0
+    major, minor = torch.cuda.get_device_capability(device)
+    return major * 10 + minor
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -145,6 +196,12 @@ def _addressable(x: Tensor) -> Tensor:
     return x if x.stride(3) == 1 and within_tile < 2**31 else x.contiguous()
 
 
+def _chosen(q: Tensor, k: Tensor, v: Tensor, mask: IntervalMask, *more: Tensor) -> Configs:
+    """The default tile sizes for these very tensors, those of a backward with its dout."""
+    described = describable(q, k, v, *more)
+    return device_configs(q.device, q.dtype, q.shape[3], q.shape[1] // k.shape[1], mask, described)
+
+
 def forward_pass(
     q: Tensor,
     k: Tensor,
@@ -155,12 +212,11 @@ def forward_pass(
 ) -> tuple[Tensor, Tensor]:
     """Output and log-sum-exp of tensors as in ``triton_tree_attention``, without a gradient."""
     _check(q, k, v, mask)
-    configs = configs or device_configs(q.device, q.dtype, q.shape[3], q.shape[1] // k.shape[1])
+    q, k, v = _addressable(q), _addressable(k), _addressable(v)
+    configs = configs or _chosen(q, k, v, mask)
     # Triton launches on the current device.
     with torch.cuda.device_of(q):  # type: ignore[no-untyped-call]
-        return forward(
-            _addressable(q), _addressable(k), _addressable(v), mask, scale, configs["forward"]
-        )
+        return forward(q, k, v, mask, scale, configs["forward"])
 
 
 def backward_pass(
@@ -171,13 +227,12 @@ def backward_pass(
     configs: Configs | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """dq, dk and dv; ``saved`` is q, k, v, out and lse, the last in its own order but any shape."""
-    q, k, v, out, lse = saved
-    group = q.shape[1] // k.shape[1]
-    configs = configs or device_configs(q.device, q.dtype, q.shape[3], group)
-    lse = lse.view(k.shape[0], k.shape[1], q.shape[2], group)
-    saved = (_addressable(q), _addressable(k), _addressable(v), out, lse)
+    *inputs, out, lse = saved
+    q, k, v, dout = (_addressable(x) for x in (*inputs, dout))
+    configs = configs or _chosen(q, k, v, mask, dout)
+    lse = lse.view(k.shape[0], k.shape[1], q.shape[2], q.shape[1] // k.shape[1])
     with torch.cuda.device_of(dout):  # type: ignore[no-untyped-call]
-        return backward(saved, _addressable(dout), mask, scale, configs)
+        return backward((q, k, v, out, lse), dout, mask, scale, configs)
 
 
 class _TreeAttention(torch.autograd.Function):
@@ -189,9 +244,8 @@ class _TreeAttention(torch.autograd.Function):
         v: Tensor,
         mask: IntervalMask,
         scale: float,
-        configs: Configs,
+        configs: Configs | None,
     ) -> Tensor:
-        q, k, v = _addressable(q), _addressable(k), _addressable(v)
         out, lse = forward_pass(q, k, v, mask, scale, configs)
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.mask, ctx.scale, ctx.configs = mask, scale, configs

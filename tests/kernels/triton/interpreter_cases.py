@@ -1,4 +1,4 @@
-"""The Triton kernels in Triton's interpreter against float64; ``test_triton_tree.py`` runs these.
+"""The Triton kernels in Triton's interpreter against float64; ``test_tree.py`` runs these.
 
 Notable:
 - the interpreter must be chosen before Triton is imported, for a whole process: hence a file of its
@@ -7,8 +7,11 @@ Notable:
 
 from __future__ import annotations
 
+import ctypes
+import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,11 +19,15 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from triton.runtime.errors import OutOfResources
+from triton.runtime.interpreter import InterpreterBuilder
 
+import kernels.triton.dkv as dkv
 import kernels.triton.launch as launch
 import kernels.triton.tiles as tiles
 from kernels.attention.mask import TreeMask
+from kernels.attention.registry import tree_attention
 from kernels.triton.configs import PASSES, Config
+from kernels.triton.tiles import key_chunks
 from kernels.triton.tree import triton_tree_attention, unavailable_reason
 from kernels.triton.tuning import CANDIDATES, tuned_configs
 from tests.kernels.forests import (
@@ -36,6 +43,11 @@ from tests.kernels.forests import (
 )
 
 SMALL = {name: Config(32, 16, 4, 1) for name in PASSES}
+
+
+def fused(rows: int, keys: int) -> launch.Configs:
+    """Tiles of the backward of five products."""
+    return {name: Config(rows, keys, 4, 1) for name in ("forward", "dqkv")}
 
 
 def run(
@@ -65,21 +77,28 @@ def test_the_interpreter_is_on() -> None:
     assert unavailable_reason(torch.device("cpu"), torch.float32, 64) is None
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     end=forests(max_nodes=8, max_tokens=12),
-    heads=st.sampled_from([(2, 2), (4, 1), (8, 1), (3, 1), (6, 2)]),
-    rows=st.sampled_from([16, 32, 64]),
+    heads=st.sampled_from([(2, 2), (4, 1), (8, 1), (3, 1), (6, 2), (7, 1), (5, 1)]),
+    described=st.booleans(),
+    rows=st.sampled_from([16, 32, 64, 128]),
     keys=st.sampled_from([16, 32]),
     batch=st.integers(1, 2),
 )
-def test_any_forest(end: Int32s, heads: tuple[int, int], rows: int, keys: int, batch: int) -> None:
+def test_any_forest(
+    end: Int32s, heads: tuple[int, int], described: bool, rows: int, keys: int, batch: int
+) -> None:
+    """Tiles by descriptors and by pointers, with dQ in a kernel of its own and in dK and dV's."""
     x = inputs(len(end), batch=batch, q_heads=heads[0], kv_heads=heads[1], head_dim=64)
-    assert_right(x, end, {name: Config(rows, keys, 4, 1) for name in PASSES})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "has_copy_engine", lambda device: described)
+        assert_right(x, end, {name: Config(rows, keys, 4, 1) for name in PASSES})
+        assert_right(x, end, fused(rows, keys))
 
 
 @pytest.mark.parametrize("head_dim", [64, 96, 128, 256])
-@pytest.mark.parametrize("group", [1, 4, 8])
+@pytest.mark.parametrize("group", [1, 4, 7])
 def test_head_dims_and_groups(head_dim: int, group: int) -> None:
     end = random_forest(np.random.default_rng(group), 9, 14)
     end = np.concatenate([end, np.zeros(3 - len(end) % 2, dtype=np.int32)])
@@ -98,8 +117,8 @@ def test_one_node_is_causal_attention(tokens: int) -> None:
     assert relative_error(run(x, end)[0], causal.detach().double()) < 1e-5
 
 
-def test_five_hundred_nodes() -> None:
-    end = random_forest(np.random.default_rng(5), 500, 2, padding=11)
+def test_three_hundred_nodes() -> None:
+    end = random_forest(np.random.default_rng(5), 300, 2, padding=11)
     assert_right(inputs(len(end), q_heads=2, kv_heads=1, head_dim=64), end)
 
 
@@ -175,15 +194,76 @@ def test_scale() -> None:
 
 
 def test_split_key_tiles_sum_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    end = caterpillar(turns=5, turn=20, branch=12, branch_first=True)
-    x = inputs(len(end), q_heads=4, kv_heads=2, head_dim=64, batch=2)
+    end = caterpillar(turns=4, turn=20, branch=12, branch_first=True)
+    x = inputs(len(end), q_heads=4, kv_heads=2, head_dim=64)
     monkeypatch.setattr(tiles, "MIN_CHUNK", 2)
     monkeypatch.setattr(launch, "_processors", lambda device: 64)
     mask = TreeMask.from_subtree_end(end)
-    assert launch._key_chunks(mask, 16, 16, 64).slots > 10
+    assert launch.of_mask(key_chunks, mask, 16, 16, 64).slots > 10
     assert_right(x, end, SMALL)
     for first, second in zip(run(x, end, SMALL), run(x, end, SMALL), strict=True):
         assert torch.equal(first, second)
+
+
+def reduce(builder: object, kind: object, desc: object, value: object, at: list[object]) -> None:
+    """What the copy engine does with ``descriptor.atomic_add``, for an interpreter without it."""
+    pointers, inside = desc.materialize_pointers(at)  # type: ignore[attr-defined]
+    places = pointers.data[inside.data].astype(np.uint64)
+    values = value.data[inside.data]  # type: ignore[attr-defined]
+    assert len(set(places.tolist())) == len(places)
+    for place, number in zip(places.tolist(), values.tolist(), strict=True):
+        ctypes.c_float.from_address(place).value += number
+
+
+@pytest.mark.parametrize("head_dim,heads", [(64, (16, 1)), (96, (2, 2)), (128, (4, 1))])
+def test_five_products(
+    head_dim: int, heads: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel as a GPU runs it: only the store of the copy engine's sum is played."""
+    monkeypatch.setattr(InterpreterBuilder, "create_descriptor_reduce", reduce, raising=False)
+    monkeypatch.setitem(launch.REDUCE_BY_DESCRIPTOR, "cpu", True)
+    end = random_forest(np.random.default_rng(head_dim), 9, 7, padding=5)
+    x = inputs(len(end), q_heads=heads[0], kv_heads=heads[1], head_dim=head_dim)
+    assert_right(x, end, fused(64, 32))
+    assert_right(x, end, fused(32, 64))
+
+
+MUTANTS = {
+    "no product": ("dq = tl.dot(tl.trans(dscores), k", "dq = 0 * tl.dot(tl.trans(dscores), k"),
+    "a wrong row": ("dq_sums, lane, tile * TOKENS * PACK", "dq_sums, lane, tile * TOKENS"),
+    "a wrong lane": ("* PARTS + step % PARTS", "* PARTS"),
+    "weights for their gradients": ("tl.trans(dscores), k", "tl.trans(weights), k"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_wrong_kernel_of_five_products_is_seen(
+    mutant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, wrong = MUTANTS[mutant]
+    source = Path(dkv.__file__).read_text()
+    assert source.count(right) == 1
+    file = tmp_path / "mutant_dkv.py"
+    file.write_text(source.replace(right, wrong))
+    spec = importlib.util.spec_from_file_location("mutant_dkv", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    end = random_forest(np.random.default_rng(1), 6, 9, padding=5)
+    x = inputs(len(end), q_heads=16, kv_heads=1, head_dim=64)
+    monkeypatch.setattr(dkv, "dkv_kernel", module.dkv_kernel)
+    with pytest.raises(AssertionError, match="dq"):
+        assert_right(x, end, fused(64, 32))
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 6])
+def test_the_operator_gives_the_same_bits(kv_heads: int) -> None:
+    end = random_forest(np.random.default_rng(kv_heads), 6, 9, padding=5)
+    x = inputs(len(end), q_heads=6, kv_heads=kv_heads, head_dim=64)
+    out = tree_attention(x.q, x.k, x.v, TreeMask.from_subtree_end(end), backend="triton")
+    got = (out.detach(), *torch.autograd.grad(out, (x.q, x.k, x.v), x.dout))
+    for ours, direct in zip(got, run(x, end), strict=True):
+        assert torch.equal(ours, direct)
 
 
 def test_second_gradients_are_refused() -> None:
