@@ -23,10 +23,8 @@ from tuning.jobs.points import Point, Question
 from tuning.measure.machine import versions
 from tuning.measure.shares import Share, folded, logp_share_of, share_of
 from tuning.plan.batch import Batch
+from tuning.plan.models import HUB_IDS
 from tuning.plan.plan import Layout, TuningPlan
-
-FOLDING = ("tiny", "small")
-"""Models whose vocabulary stays as small as they are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +43,8 @@ class Prepared:
 
 def vocabulary_at_least(plan: TuningPlan, rows: Rows) -> int:
     """The vocabulary that a model needs for the ids of ``rows``; 0 where ids are folded."""
-    return 0 if plan.model.lower() in FOLDING else int(rows.tokens.max(initial=0)) + 1
+    random = HUB_IDS.get(plan.model.lower(), plan.model) is None
+    return 0 if random else int(rows.tokens.max(initial=0)) + 1
 
 
 class MeasuredBatch:

@@ -102,7 +102,7 @@ class Workspace:
             provenance,
             rows,
             datetime.now(UTC).isoformat(timespec="seconds"),
-            _versions(),
+            installed_versions(),
             tuple(notes),
             tags_of(plan.source),
         )
@@ -237,7 +237,8 @@ def _read_or_none(plan: TuningPlan) -> Source | None:
     return None if rows is None or provenance is None else (rows, provenance)
 
 
-def _versions() -> dict[str, str]:
+def installed_versions() -> dict[str, str]:
+    """Of the packages that count, without importing them."""
     found = {}
     for name in _PACKAGES:
         try:
