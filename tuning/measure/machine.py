@@ -31,6 +31,16 @@ def machine_name(device: torch.device) -> str:
     return f"cpu {platform.machine()}, {torch.get_num_threads()} threads"
 
 
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` of its children names them.
+
+    One name a device, in the order of ``cuda:0``, ``cuda:1`` …
+    """
+    count = torch.cuda.device_count()
+    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return named[:count] if len(named) >= count else [str(index) for index in range(count)]
+
+
 def versions(device: torch.device) -> dict[str, str]:
     """Versions of what ran, and the state of the machine: load, or clock and temperature."""
     return _versions() | (_gpu_state(device) if device.type == "cuda" else _cpu_state())

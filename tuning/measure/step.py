@@ -39,7 +39,7 @@ from tuning.measure.batch import MeasuredBatch, Prepared, vocabulary_at_least
 from tuning.measure.machine import fixed_threads, machine_name, versions
 from tuning.measure.memory_watch import MemoryWatch
 from tuning.measure.shares import Share
-from tuning.measure.step_times import point_of, scale, with_logp, work
+from tuning.measure.step_times import logp_times, point_of, scale, work
 from tuning.plan.plan import Layout, TuningPlan
 
 Progress = Callable[[int, int], None]
@@ -158,7 +158,8 @@ class Bench(MeasuredBatch):
             if len(steps) == 1:
                 once_s = passes[0].total_s + sum(s.total_s for s in steps[0])
                 repeats = repeats_within(once_s, repeat_s)
-        point = with_logp(point_of(made.blank, steps, packing_s), passes, made.logp_packing_s)
+        logp = logp_times(made.logp_packing_s + np.array([one.total_s for one in passes]))
+        point = replace(point_of(made.blank, steps, packing_s), **logp)
         return point, [*warm, *(s for done in steps for s in done)]
 
     def _warm_up(self, share: Share, first: int, progress: Progress) -> list[StepResult]:

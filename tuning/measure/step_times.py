@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from kernels.model.step import LogpResult, StepResult
+from kernels.model.step import StepResult
 from tuning.jobs.points import Point
 from tuning.measure.shares import Share
 
+Floats = npt.NDArray[np.float64]
 
-def work(share: Share) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+
+def work(share: Share) -> Floats:
     """Tokens and attention of each micro-batch, each as a part of the step's."""
     tokens = np.array([b.padded_tokens for b in share.batches], dtype=np.float64)
     areas = np.array(share.areas, dtype=np.float64)
-    parts: np.ndarray[tuple[int], np.dtype[np.float64]] = (
-        tokens / max(tokens.sum(), 1) + areas / max(areas.sum(), 1)
-    ) / 2
+    parts: Floats = (tokens / max(tokens.sum(), 1) + areas / max(areas.sum(), 1)) / 2
     return parts
 
 
@@ -32,29 +34,31 @@ def scale(share: Share, chosen: Sequence[int]) -> tuple[float, float, float]:
     return float(min(ratios)), float(np.mean(ratios)), float(max(ratios))
 
 
+def step_times(seconds: Floats) -> dict[str, Any]:
+    """Median and spread of whole steps, as a Point's fields."""
+    low, median, high = _spread(seconds)
+    return {"step_s": median, "p20_s": low, "p80_s": high, "repeats": len(seconds)}
+
+
+def logp_times(seconds: Floats) -> dict[str, float]:
+    """The same of ``compute_logp`` passes."""
+    low, median, high = _spread(seconds)
+    return {"logp_s": median, "logp_p20_s": low, "logp_p80_s": high}
+
+
+def _spread(seconds: Floats) -> list[float]:
+    spread: list[float] = np.percentile(seconds, (20, 50, 80)).tolist()
+    return spread
+
+
 def point_of(blank: Point, steps: Sequence[tuple[StepResult, ...]], packing_s: float) -> Point:
     """``blank`` as measured: medians and spread of whole steps, the packing counted in each."""
-    totals = [packing_s + sum(s.total_s for s in done) for done in steps]
     return replace(
         blank,
         outcome="measured",
-        step_s=float(np.median(totals)),
-        p20_s=float(np.percentile(totals, 20)),
-        p80_s=float(np.percentile(totals, 80)),
-        repeats=len(steps),
+        **step_times(packing_s + np.array([sum(s.total_s for s in done) for done in steps])),
         phases_s={"packing": packing_s} | _median_phases(steps),
         loss=sum(s.loss for s in steps[-1]),
-    )
-
-
-def with_logp(point: Point, passes: Sequence[LogpResult], packing_s: float) -> Point:
-    """``point`` with the times of its ``compute_logp`` passes, the packing counted in each."""
-    totals = [packing_s + one.total_s for one in passes]
-    return replace(
-        point,
-        logp_s=float(np.median(totals)),
-        logp_p20_s=float(np.percentile(totals, 20)),
-        logp_p80_s=float(np.percentile(totals, 80)),
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from packing.spec import aligned
 from tuning.plan.batch import Batch, batch_rows
+from tuning.plan.numbers import gib
 from tuning.plan.plan import TuningPlan
 from tuning.sweep.candidates import counted
 from tuning.sweep.costmodel import CostModel
@@ -30,6 +32,12 @@ MOST_BATCHES = 8
 _MOST_TOKENS = 2**23
 
 Features = Mapping[str, float]
+
+_TIMES = (
+    "step_s", "step_kind", "low_s", "high_s", "repeats", "tokens_per_s", "logp_s", "logp_low_s",
+    "logp_high_s",
+)  # fmt: skip
+_UNTIMED: dict[str, Any] = {name: getattr(Candidate, name) for name in _TIMES}
 
 
 def other_batches(rows: Rows, plan: TuningPlan) -> list[Rows]:
@@ -51,14 +59,14 @@ class OtherBatches:
     """Batches that are counted and not measured."""
 
     plan: TuningPlan
-    benches: tuple[Batch, ...]
+    batches: tuple[Batch, ...]
 
     @classmethod
     def of(cls, plan: TuningPlan, others: Sequence[Rows]) -> OtherBatches:
         return cls(plan, tuple(Batch(rows, PrefixOrder.of(rows)) for rows in others))
 
     def __len__(self) -> int:
-        return len(self.benches)
+        return len(self.batches)
 
     @property
     def total(self) -> int:
@@ -67,7 +75,7 @@ class OtherBatches:
 
     def measured_name(self, rows: Rows) -> str:
         """The measured batch for people; nothing where it is the only one."""
-        if not self.benches:
+        if not self.batches:
             return ""
         return (
             f"the first of {self.total} batches "
@@ -76,19 +84,29 @@ class OtherBatches:
 
     def note(self, rows: Rows) -> tuple[str, ...]:
         """A sentence on what is measured and what is counted."""
-        if not self.benches:
+        if not self.batches:
             return ()
         return (
             f"Steps are measured on {self.measured_name(rows)}; whether a cap fits, and the mean "
             "and worst counts and predicted steps, are those of all of them.",
         )
 
+    def candidate(self, batch: Batch, cap: int, longest_row: int) -> Candidate:
+        """A cap of the measured ``batch``, counted; ``longest_row`` is that of all the data."""
+        one = counted(batch, self.plan, cap)
+        if self.plan.prompts_per_step and not one.refused and cap < longest_row:
+            words = str(RowTooLong(0, longest_row, cap))
+            mend = f"Choose {aligned(longest_row):,} or more"
+            message = f"in another batch AReaL stops: “{words}” {mend}."
+            return Candidate(cap, fits=False, refused=True, message=message)
+        return self.counted(one)
+
     def counted(self, measured: Candidate) -> Candidate:
         """``measured`` with mean and worst counts; refused where AReaL refuses any batch."""
-        if not self.benches or measured.refused:
+        if not self.batches or measured.refused:
             return measured
         cap = measured.max_tokens_per_mb
-        all_of_them = [measured, *(counted(bench, self.plan, cap) for bench in self.benches)]
+        all_of_them = [measured, *(counted(one, self.plan, cap) for one in self.batches)]
         for number, one in enumerate(all_of_them, 1):
             if one.refused:
                 message = f"batch {number} of {self.total}: {one.message}"
@@ -110,11 +128,10 @@ class OtherBatches:
         """What the cost model reads, of each batch."""
         from tuning.measure.shares import share_of
 
-        found = []
-        for bench in self.benches:
-            share = share_of(bench.rows, bench.simulation(self.plan, cap), "tree")
-            found.append(share.features)
-        return tuple(found)
+        return tuple(
+            share_of(one.rows, one.simulation(self.plan, cap), "tree").features
+            for one in self.batches
+        )
 
 
 def predicted(
@@ -122,12 +139,17 @@ def predicted(
 ) -> Candidate:
     """``candidate`` with the mean and worst predicted step, where the model reaches all batches."""
     all_of_them = [measured, *others]
-    if not others or any(model.outside(one) is not None for one in all_of_them):
+    if any(model.outside(one) is not None for one in all_of_them):
         return candidate
-    seconds = [model.predict(one).seconds for one in all_of_them]
-    return replace(
-        candidate, mean_predicted_s=float(np.mean(seconds)), worst_predicted_s=max(seconds)
-    )
+    return over_batches(candidate, [model.predict(one).seconds for one in all_of_them])
+
+
+def over_batches(candidate: Candidate, seconds: Sequence[float]) -> Candidate:
+    """``candidate`` with the mean and the worst step, where there are several batches."""
+    if len(seconds) < 2:
+        return candidate
+    mean = float(np.mean(seconds))
+    return replace(candidate, mean_predicted_s=mean, worst_predicted_s=max(seconds))
 
 
 def judged(
@@ -152,29 +174,11 @@ def judged(
     return replace(
         candidate,
         fits=False,
-        step_s=None,
-        step_kind=None,
-        low_s=None,
-        high_s=None,
-        repeats=0,
-        tokens_per_s=None,
-        logp_s=None,
-        logp_low_s=None,
-        logp_high_s=None,
-        message=f"the worst batch needs {worst / 2**30:.2f} GiB",
+        message=f"the worst batch needs {gib(worst)}",
+        **_UNTIMED,
     )
 
 
 def _accumulates(features: Features) -> bool:
     """Whether some update has more than one micro-batch."""
     return features["micro_batches"] > features["steps"]
-
-
-def too_long(cap: int, longest_row: int) -> Candidate | None:
-    """The refusal of a cap below the longest row of all the data; None where it holds that row."""
-    if cap >= longest_row:
-        return None
-    words = str(RowTooLong(0, longest_row, cap))
-    mend = f"Choose {aligned(longest_row):,} or more"
-    message = f"in another batch AReaL stops: “{words}” {mend}."
-    return Candidate(cap, fits=False, refused=True, message=message)

@@ -19,7 +19,7 @@ _TRIED_EACH = 3
 
 
 def candidate_caps(
-    bench: Batch, plan: TuningPlan, longest_row: int = 0, most: int | None = None
+    batch: Batch, plan: TuningPlan, longest_row: int = 0, most: int | None = None
 ) -> list[int]:
     """Multiples of the alignment from the longest row to one tree for all; ascending.
 
@@ -32,9 +32,9 @@ def candidate_caps(
     if plan.caps:
         return sorted(set(plan.caps))
     step = plan.alignment
-    low = aligned(max(bench.rows.longest, longest_row, 1), step)
+    low = aligned(max(batch.rows.longest, longest_row, 1), step)
     high = max(
-        aligned(_largest_tree(bench, plan, aligned(max(bench.trie.n_tokens, low), step)), step), low
+        aligned(_largest_tree(batch, plan, aligned(max(batch.trie.n_tokens, low), step)), step), low
     )
     if most is not None:
         high = max(min(high, most // step * step), low)
@@ -46,7 +46,7 @@ def candidate_caps(
         tried = {aligned(int(x), step) for x in np.geomspace(left, right, _TRIED_EACH + 1)[:-1]}
         inside = [cap for cap in tried if low <= cap <= high]
         if inside:
-            caps.add(min(inside, key=lambda cap: (_paid(bench, plan, cap), cap)))
+            caps.add(min(inside, key=lambda cap: (_paid(batch, plan, cap), cap)))
     now = plan.max_tokens_per_mb
     if low <= now <= high and now % step == 0:
         caps.add(now)
@@ -57,10 +57,10 @@ def candidate_caps(
     return sorted(caps)
 
 
-def counted(bench: Batch, plan: TuningPlan, cap: int) -> Candidate:
+def counted(batch: Batch, plan: TuningPlan, cap: int) -> Candidate:
     """Trees and ratios of one update of the model at a cap; refused where AReaL would stop."""
     try:
-        simulation = bench.simulation(plan, cap)
+        simulation = batch.simulation(plan, cap)
     except BatchRefused as refused:
         return Candidate(cap, fits=False, refused=True, message=str(refused))
     return Candidate(
@@ -72,12 +72,12 @@ def counted(bench: Batch, plan: TuningPlan, cap: int) -> Candidate:
     )
 
 
-def _paid(bench: Batch, plan: TuningPlan, cap: int) -> int:
+def _paid(batch: Batch, plan: TuningPlan, cap: int) -> int:
     """Of AReaL's packing, which is quick; ours needs its candidates at much the same places."""
-    return bench.simulation(replace(plan, packer="areal"), cap).paid_tokens
+    return batch.simulation(replace(plan, packer="areal"), cap).paid_tokens
 
 
-def _largest_tree(bench: Batch, plan: TuningPlan, cap: int) -> int:
+def _largest_tree(batch: Batch, plan: TuningPlan, cap: int) -> int:
     """Tokens of the largest tree where the cap is no limit."""
-    simulation = bench.simulation(replace(plan, packer="areal"), cap)
+    simulation = batch.simulation(replace(plan, packer="areal"), cap)
     return int(simulation.packing.tokens_per_tree.max(initial=1))

@@ -36,7 +36,7 @@ from tuning.measure.proofs.flat import FlatAttention
 from tuning.measure.proofs.interpreter import interpret
 from tuning.measure.proofs.problem import KernelProblem
 from tuning.measure.proofs.reference import BUDGET, TOLERANCES, Reference
-from tuning.plan.device_peaks import peak_tflops
+from tuning.plan.gpus import peak_tflops
 
 FLAT = "rows"
 REPEATS = 5
