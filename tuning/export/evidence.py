@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tuning.export.export import Evidence
-from tuning.jobs.points import Point, steps_at
+from tuning.jobs.points import Point, installed_versions, steps_at
 from tuning.plan.batch import Batch
 from tuning.plan.plan import TuningPlan
-from tuning.workspace.workspace import installed_versions
+
+_COUNTING = ("torch", "transformers", "numpy")
 
 
 def evidence_of(
@@ -42,7 +43,7 @@ def evidence_of(
         },
         measured=tree,
         flat_s=None if flat is None else flat.step_s,
-        versions=installed_versions() if tree is None else dict(tree.versions),
+        versions=dict(tree.versions) if tree else installed_versions(*_COUNTING),
         date=date,
         link=link,
     )

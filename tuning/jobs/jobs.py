@@ -33,7 +33,7 @@ import numpy as np
 from packing.rows import Rows
 from tuning.jobs.folders import jobs_folder
 from tuning.jobs.points import Point
-from tuning.jobs.processes import identity, kill_group, members
+from tuning.jobs.processes import identity, kill_group, killed, members
 from tuning.jobs.store import Store, StoreError
 from tuning.plan.plan import TuningPlan
 
@@ -250,9 +250,7 @@ class Jobs:
         code = None if child is None else child.returncode
         log = (self.folder / job / "log.txt").read_text(errors="replace").strip().splitlines()
         if code is not None and code < 0:
-            name = signal.Signals(-code).name
-            hint = "; the system kills processes when memory runs out" if -code == 9 else ""
-            return f"the worker was killed ({name}){hint}; what was measured is kept"
+            return f"the worker {killed(code)}; what was measured is kept"
         reason = f": {log[-1]}" if log else ""
         return f"the worker ended without a result{reason}; what was measured is kept"
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import torch
 
+from tuning.jobs.points import installed_versions
+
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -48,15 +50,7 @@ def versions(device: torch.device) -> dict[str, str]:
 
 @cache
 def _versions() -> dict[str, str]:
-    import transformers
-
-    found = {"torch": torch.__version__, "transformers": transformers.__version__}
-    try:
-        import triton
-
-        found["triton"] = triton.__version__
-    except ImportError:
-        pass
+    found = installed_versions("torch", "transformers", "triton")
     if __package__.startswith("espalier."):  # a wheel is a version, not a checkout
         return found | {"espalier": version("espalier")}
     revision = _run("git", "-C", str(_ROOT), "rev-parse", "--short=12", "HEAD")

@@ -30,8 +30,7 @@ from tuning.measure.batch import MeasuredBatch, Prepared, vocabulary_at_least
 from tuning.measure.launch import launch
 from tuning.measure.machine import machine_name, visible_gpus
 from tuning.measure.rank_pieces import rank_pieces
-from tuning.measure.step import Bench, Progress
-from tuning.measure.step_times import logp_times, step_times
+from tuning.measure.step import Bench, Progress, logp_times, step_times
 from tuning.plan.plan import Layout, TuningPlan
 
 

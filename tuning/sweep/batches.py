@@ -1,6 +1,7 @@
-"""Several batches of the data: the next steps of training, counted beside the one measured.
+"""Which caps a sweep looks at, and what is counted of each before anything runs, in all batches.
 
 Notable:
+- the batches after the measured one are the next steps of training: counted, not measured
 - batches follow one another as AReaL's loader draws them without shuffling: the next prompts by
   group number, a last batch that is not full dropped
 - where a plan takes all prompts there is one batch, and nothing is added
@@ -10,6 +11,7 @@ Notable:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from packing.batch.dispatch import batches
+from packing.batch.refusal import BatchRefused
 from packing.packers.areal import RowTooLong
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
@@ -24,9 +27,78 @@ from packing.spec import aligned
 from tuning.plan.batch import Batch, batch_rows
 from tuning.plan.numbers import gib
 from tuning.plan.plan import TuningPlan
-from tuning.sweep.candidates import counted
 from tuning.sweep.costmodel import CostModel
-from tuning.sweep.result import Candidate
+from tuning.sweep.result import Candidate, SweepResult
+
+CANDIDATES = 12
+LEAST_CANDIDATES = 8
+_TRIED_EACH = 3
+
+
+def candidate_caps(
+    batch: Batch, plan: TuningPlan, longest_row: int = 0, most: int | None = None
+) -> list[int]:
+    """Multiples of the alignment from the longest row to one tree for all; ascending.
+
+    Caps are spread evenly on a logarithmic scale; around each the one that pays the fewest tokens
+    is taken, for between two counts of trees the smallest cap pays the least.
+    longest_row: of all the data, where the batch is a part of it
+    most:        the largest that fits into memory, where that is known
+    Raises BatchRefused where no cap can work.
+    """
+    if plan.caps:
+        return sorted(set(plan.caps))
+    step = plan.alignment
+    low = aligned(max(batch.rows.longest, longest_row, 1), step)
+    high = max(
+        aligned(_largest_tree(batch, plan, aligned(max(batch.trie.n_tokens, low), step)), step), low
+    )
+    if most is not None:
+        high = max(min(high, most // step * step), low)
+    elif high - low < LEAST_CANDIDATES * step:
+        high = low + (LEAST_CANDIDATES - 1) * step
+    edges = np.geomspace(low, high + step, CANDIDATES + 1)
+    caps = {low, high}
+    for left, right in itertools.pairwise(edges):
+        tried = {aligned(int(x), step) for x in np.geomspace(left, right, _TRIED_EACH + 1)[:-1]}
+        inside = [cap for cap in tried if low <= cap <= high]
+        if inside:
+            caps.add(min(inside, key=lambda cap: (_paid(batch, plan, cap), cap)))
+    now = plan.max_tokens_per_mb
+    if low <= now <= high and now % step == 0:
+        caps.add(now)
+    for cap in range(low, high + 1, step):
+        if len(caps) >= LEAST_CANDIDATES:
+            break
+        caps.add(cap)
+    return sorted(caps)
+
+
+def counted(batch: Batch, plan: TuningPlan, cap: int) -> Candidate:
+    """Trees and ratios of one update of the model at a cap; refused where AReaL would stop."""
+    try:
+        simulation = batch.simulation(plan, cap)
+    except BatchRefused as refused:
+        return Candidate(cap, fits=False, refused=True, message=str(refused))
+    return Candidate(
+        cap,
+        n_trees=simulation.n_trees,
+        tree_token_ratio=simulation.tree_token_ratio,
+        padded_token_ratio=simulation.padded_token_ratio,
+        paid_tokens=simulation.paid_tokens,
+    )
+
+
+def _paid(batch: Batch, plan: TuningPlan, cap: int) -> int:
+    """Of AReaL's packing, which is quick; ours needs its candidates at much the same places."""
+    return batch.simulation(replace(plan, packer="areal"), cap).paid_tokens
+
+
+def _largest_tree(batch: Batch, plan: TuningPlan, cap: int) -> int:
+    """Tokens of the largest tree where the cap is no limit."""
+    simulation = batch.simulation(replace(plan, packer="areal"), cap)
+    return int(simulation.packing.tokens_per_tree.max(initial=1))
+
 
 MOST_BATCHES = 8
 _MOST_TOKENS = 2**23
@@ -72,6 +144,33 @@ class OtherBatches:
     def total(self) -> int:
         """All batches, the measured one among them."""
         return 1 + len(self)
+
+    def blank(
+        self,
+        batch: Batch,
+        longest_row: int,
+        *,
+        model: str,
+        machine: str,
+        budget_bytes: int,
+        notes: tuple[str, ...] = (),
+    ) -> SweepResult:
+        """The result of a sweep of the measured ``batch`` before anything is known of it."""
+        rows = batch.rows
+        return SweepResult(
+            points=(),
+            baselines={},
+            pick=None,
+            holdout_error=None,
+            model=model,
+            machine=machine,
+            original_tokens=rows.n_tokens,
+            longest_row=max(rows.longest, longest_row),
+            budget_bytes=budget_bytes,
+            notes=(*notes, *self.note(rows)),
+            n_batches=self.total,
+            measured_batch=self.measured_name(rows),
+        )
 
     def measured_name(self, rows: Rows) -> str:
         """The measured batch for people; nothing where it is the only one."""

@@ -20,14 +20,17 @@ from packing.spec import aligned
 from tuning.plan.batch import Batch
 from tuning.plan.gpus import Gpu
 from tuning.plan.plan import TuningPlan
-from tuning.sweep.batches import OtherBatches, over_batches
-from tuning.sweep.candidates import candidate_caps, counted
-from tuning.sweep.memory_fit import MemoryFit
+from tuning.sweep.batches import OtherBatches, candidate_caps, counted, over_batches
+from tuning.sweep.costmodel import MemoryFit
 from tuning.sweep.pick import recommend
 from tuning.sweep.result import Candidate, SweepResult
 
 _UTILISATION = (0.25, 0.4, 0.55)
 _TRACED = 4
+_ESTIMATED = (
+    "Times are estimated from FLOPs and bandwidth at 25 % to 55 % of the peak: run the same "
+    "command on the GPU to measure."
+)
 _ADAM_BYTES = {"float32": 28, "bfloat16": 16}
 """Read and written per parameter: two moments, master weight, gradient, parameter."""
 
@@ -105,25 +108,21 @@ def estimate_sweep(
                 one = roofline.trees(one, batch, more)
         points.append(one)
     flat = roofline.flat(batch, points)
-    return SweepResult(
+    blank = more.blank(
+        batch,
+        longest_row,
+        model=f"{plan.model}: {shape.parameters:,} parameters, {plan.dtype}",
+        machine=f"{gpu.name} (not measured)",
+        budget_bytes=budget,
+    )
+    return replace(
+        blank,
         points=tuple(points),
         baselines={"flat": flat, "padded": None},
         pick=recommend(points, {"flat": flat}, budget),
-        holdout_error=None,
-        model=f"{plan.model}: {shape.parameters:,} parameters, {plan.dtype}",
-        machine=f"{gpu.name} (not measured)",
-        original_tokens=rows.n_tokens,
-        longest_row=max(batch.rows.longest, longest_row),
-        budget_bytes=budget,
         memory_note="peak of Espalier's own step, traced without a GPU",
-        notes=(
-            *more.note(rows),
-            "Times are estimated from FLOPs and bandwidth at 25 % to 55 % of the peak: run the "
-            "same command on the GPU to measure.",
-        ),
+        notes=(*blank.notes, _ESTIMATED),
         finished=True,
-        n_batches=more.total,
-        measured_batch=more.measured_name(rows),
     )
 
 

@@ -17,9 +17,8 @@ from tuning.jobs.points import Point
 from tuning.jobs.task import Task
 from tuning.plan.gpus import gpu_named
 from tuning.plan.plan import Layout
-from tuning.sweep.batches import OtherBatches
+from tuning.sweep.batches import LEAST_CANDIDATES, OtherBatches, candidate_caps
 from tuning.sweep.board import Board
-from tuning.sweep.candidates import LEAST_CANDIDATES, candidate_caps
 from tuning.sweep.pick import advice_for
 from tuning.sweep.result import SweepResult
 from tuning.sweep.roofline import estimate_sweep
@@ -73,20 +72,15 @@ class Sweep:
         self._deadline = time.monotonic() + budget_s
         self._longest_row = longest_row
         self._others = OtherBatches.of(task.plan, task.others)
-        rows = bench.batch.rows
-        self.board = Board(
-            {},
-            {},
-            bench.memory.budget,
-            rows.n_tokens,
-            max(rows.longest, longest_row),
-            bench.description,
-            bench.question("tree", 0).machine,
-            (*bench.notes, *self._others.note(rows)),
-            gradient_bytes=bench.gradient_bytes,
-            n_batches=self._others.total,
-            measured_batch=self._others.measured_name(rows),
+        blank = self._others.blank(
+            bench.batch,
+            longest_row,
+            model=bench.description,
+            machine=bench.question("tree", 0).machine,
+            budget_bytes=bench.memory.budget,
+            notes=bench.notes,
         )
+        self.board = Board(blank, bench.memory.budget, bench.gradient_bytes)
         self._consider(candidate_caps(bench.batch, task.plan, longest_row))
 
     def _consider(self, caps: list[int]) -> None:

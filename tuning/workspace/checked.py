@@ -6,8 +6,6 @@ A wrong type, an unknown field or a number that is none raises CheckError naming
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
-from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -33,8 +31,10 @@ def parse_json(text: str | bytes, where: str) -> Any:
 def read(kind: type[T], value: object, where: str) -> T:
     """``value`` as an instance of ``kind``, a dataclass or a tuple of them; raises CheckError."""
     try:
-        # As JSON once more, for there a list may be a tuple and a whole number a float.
-        made: list[T] = _adapter(kind).validate_json(json.dumps([value]))
+        # In a list, whose settings dataclasses take; as JSON once more, where a list may be a
+        # tuple and a whole number a float.
+        adapter = TypeAdapter(list[kind], config=_STRICT)  # type: ignore[valid-type]
+        made: list[T] = adapter.validate_json(json.dumps([value]))
     except RecursionError:
         raise CheckError(f"{where} is nested too deep") from None
     except ValidationError as errors:
@@ -44,12 +44,6 @@ def read(kind: type[T], value: object, where: str) -> T:
         place = where + "".join(steps)
         raise CheckError(f"{place} is {_short(first['input'])}: {said}") from None
     return made[0]
-
-
-@cache
-def _adapter(kind: Hashable) -> TypeAdapter[list[Any]]:
-    """Dataclasses take their settings from what they stand in, hence the list."""
-    return TypeAdapter(list[kind], config=_STRICT)
 
 
 def _whole(digits: str) -> int:

@@ -16,7 +16,7 @@ from tuning.measure.batch import Prepared
 from tuning.measure.shares import folded
 from tuning.measure.step import Bench
 from tuning.plan.plan import Layout, TuningPlan
-from tuning.sweep.memory_fit import MemoryFit
+from tuning.sweep.costmodel import MemoryFit
 
 torch.set_num_threads(1)
 

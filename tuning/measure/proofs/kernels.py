@@ -14,7 +14,7 @@ older), "result" (the fastest, and whether all are right).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -254,7 +254,7 @@ def _interpret(way: Way, problem: KernelProblem) -> None:
     except RuntimeError as error:
         way.facts["interpreter_failed"] = str(error)
         return
-    way.facts |= _judged(proof.errors, torch.float32) | {"interpreter": asdict(proof)}
+    way.facts |= _judged(proof["errors"], torch.float32) | {"interpreter": proof}
 
 
 def _failure(error: BaseException) -> str:

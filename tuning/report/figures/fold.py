@@ -100,10 +100,6 @@ class Fold:
         """Padding of the whole tree, rows left out included."""
         return self.max_tokens_per_mb - self.tree_tokens
 
-    @property
-    def n_pieces(self) -> int:
-        return sum(len(row.pieces) for row in self.rows)
-
 
 def choose_fold(order: PrefixOrder, forest: Forest, max_tokens_per_mb: int) -> Fold | None:
     """The tree to show, and its rows; None where there are no trees.
