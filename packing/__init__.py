@@ -7,7 +7,7 @@ from packing.packing import Packing
 from packing.prefixes import PrefixOrder
 from packing.rows import IntArray, Rows, RowsError, offsets_of, ragged_ranges
 from packing.spec import BLOCK_SIZE, MicroBatchSpec, aligned
-from packing.trie import Forest, Trie, build_forest, whole_trie
+from packing.trie import Forest, Trie, build_forest, forest_of, whole_trie
 
 __all__ = [
     "BLOCK_SIZE",
@@ -26,6 +26,7 @@ __all__ = [
     "build_forest",
     "build_packed_tree_batch",
     "depth_first_layout",
+    "forest_of",
     "offsets_of",
     "padded_token_ratio",
     "ragged_ranges",

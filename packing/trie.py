@@ -10,6 +10,7 @@ Notable:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -145,6 +146,19 @@ class Forest:
             leaf=self.leaf[rows],
             rows=self.fed[rows],
         )
+
+
+def forest_of(order: PrefixOrder, members: Sequence[npt.ArrayLike]) -> Forest:
+    """The tries of chosen rows: int ``(rows,)`` of each tree, in the order they are fed."""
+    chosen = [np.asarray(rows, dtype=np.int64) for rows in members]
+    tree_of_row = np.full(len(order), -1, dtype=np.int32)
+    for tree, rows in enumerate(chosen):
+        tree_of_row[rows] = tree
+    tokens = np.array([order.tree_tokens(rows) for rows in chosen], dtype=np.int64)
+    fed = np.concatenate([np.empty(0, dtype=np.int64), *chosen])
+    return build_forest(
+        order, Packing(tree_of_row, tokens, int(tokens.max(initial=0)), "given", fed)
+    )
 
 
 def build_forest(order: PrefixOrder, packing: Packing) -> Forest:

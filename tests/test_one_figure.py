@@ -33,7 +33,7 @@ from tuning.plan.batch import Batch
 from tuning.plan.commands import SCOPES, command_fields, command_line
 from tuning.plan.plan import PACKERS, TuningPlan, options
 from tuning.report import render_report
-from tuning.sweep.candidates import counted
+from tuning.sweep.batches import counted
 from tuning.workspace.workspace import Workspace
 
 SOURCES = (

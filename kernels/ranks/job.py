@@ -19,10 +19,9 @@ import numpy as np
 
 from kernels.model import CHUNK_SIZE, DType, MicroBatch, row_layout
 from packing.layout import TreeLayout, depth_first_layout
-from packing.packing import Packing
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
-from packing.trie import build_forest
+from packing.trie import forest_of
 
 
 class JobError(ValueError):
@@ -183,13 +182,5 @@ def _batches(
 
 
 def _trees(rows: Rows, order: PrefixOrder, members: Sequence[tuple[int, ...]]) -> list[TreeLayout]:
-    if not members:
-        return []
-    tree_of_row = np.full(len(order.lengths), -1, dtype=np.int32)
-    for tree, chosen in enumerate(members):
-        tree_of_row[list(chosen)] = tree
-    sizes = [order.tree_tokens(np.array(chosen, dtype=np.int64)) for chosen in members]
-    tokens = np.array(sizes, dtype=np.int64)
-    fed = np.concatenate([np.array(chosen, dtype=np.int64) for chosen in members])
-    forest = build_forest(order, Packing(tree_of_row, tokens, int(tokens.max()), "given", fed))
+    forest = forest_of(order, members)
     return [depth_first_layout(rows, forest.tree(tree)) for tree in range(len(forest))]

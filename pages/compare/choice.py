@@ -15,9 +15,9 @@ from pages.dataset.source import sample_source
 from pages.export.parts import escaped
 from pages.shared import data, state
 from tuning.jobs.store import Store, StoreError
+from tuning.plan.gpus import devices
 from tuning.plan.models import MODELS
 from tuning.plan.plan import TuningPlan
-from tuning.sweep.devices import devices
 from tuning.workspace.history import Run
 from tuning.workspace.history import runs as all_runs
 

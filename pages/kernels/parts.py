@@ -15,13 +15,12 @@ from pages.kernels import jobs as kernel_jobs
 from pages.shared import data, state
 from tuning.jobs.jobs import JobView
 from tuning.plan.batch import Batch
+from tuning.plan.gpus import devices
 from tuning.plan.models import MODELS
 from tuning.plan.plan import TuningPlan
 from tuning.report.figures.kernels import NAMES, backend_name, layer_errors
 from tuning.report.figures.style import saved_as
-from tuning.report.figures.tile_maps import TileMap
-from tuning.report.figures.tiles import pooled_by, tile_maps, tile_table
-from tuning.sweep.devices import devices
+from tuning.report.figures.tiles import TileMap, pooled_by, tile_maps, tile_table
 
 COMPILE_TABLE = Path(__file__).resolve().parents[2] / "docs" / "compile_table.json"
 _ARCHS = {80: "sm_80 · A100", 86: "sm_86 · RTX, L4, L40S", 90: "sm_90 · H100", 100: "sm_100 · B200"}

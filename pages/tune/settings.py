@@ -10,9 +10,9 @@ from pages.shared import data, state
 from pages.tune import jobs as tune_jobs
 from tuning.jobs.jobs import JobView
 from tuning.plan.batch import Batch
+from tuning.plan.gpus import devices
 from tuning.plan.models import MODELS
 from tuning.plan.plan import DTYPES
-from tuning.sweep.devices import devices
 
 
 def draw(batch: Batch, job: JobView | None) -> None:

@@ -19,10 +19,11 @@ from packing.sources.spec import SourceSpec
 from packing.trie import build_forest
 from tests.pages.test_kernels_page import PROBLEM, RESULT, ROWS, ended_job
 from tests.pages.test_pages import opened, own_folders  # noqa: F401
+from tuning.plan.gpus import gpu_named
 from tuning.plan.plan import TuningPlan
 from tuning.report.figures.trie import MAX_MARKS, choose_marks, nodes_below
 from tuning.sweep.result import question_of
-from tuning.sweep.roofline import estimate_sweep, gpu_named
+from tuning.sweep.roofline import estimate_sweep
 
 MOST_BYTES = 300_000
 MOST_MARKS = 300

@@ -81,14 +81,14 @@ class FormulaBench:
     gradient_bytes: int = 50_000
 
     def __post_init__(self) -> None:
-        self.bench = Batch(self.rows, PrefixOrder.of(self.rows))
+        self.batch = Batch(self.rows, PrefixOrder.of(self.rows))
         self.memory = _Memory(self.budget)
 
     def question(self, mode: Layout, cap: int) -> Question:
         return Question.of(self.plan, mode, cap, self.rows.fingerprint, "formula", "0")
 
     def share(self, mode: Layout, cap: int) -> Share:
-        return share_of(self.rows, self.bench.simulation(self.plan, cap), mode)
+        return share_of(self.rows, self.batch.simulation(self.plan, cap), mode)
 
     def measure(
         self,

@@ -127,5 +127,5 @@ def _side(what: str) -> Side:
         known = Workspace.of_run(what, store)
     if known.rows is None:
         return side_of(known, what)
-    bench = Batch(known.rows, PrefixOrder.of(known.rows))
-    return side_of(known, what, BatchSummary.of(bench, known.plan, detail=False))
+    batch = Batch(known.rows, PrefixOrder.of(known.rows))
+    return side_of(known, what, BatchSummary.of(batch, known.plan, detail=False))

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from tuning.cli.common import Json, PlanOptions, RowOptions, followed, row_options, sentences, show
-from tuning.plan.plan import TuningPlan
-
-if TYPE_CHECKING:
-    from tuning.jobs.jobs import JobView
+from tuning.cli.common import Json, PlanOptions, row_options, sentences, show
+from tuning.cli.sweep import asked
 
 _TIMEOUT_S = 1800.0
 
@@ -25,7 +22,7 @@ def register(app: typer.Typer) -> None:
 def prove(options: PlanOptions, as_json: Json = False) -> None:
     """Whether training on trees of ROWS equals training row by row; exit code 1 where not."""
     with sentences():
-        found = _asked("equivalence", options, options.runnable(), {}).last("result")
+        found = asked("equivalence", options, options.runnable(), {}, _TIMEOUT_S).last("result")
         assert found is not None  # a job that is done has said its result
         if as_json:
             show(found, True)
@@ -49,7 +46,7 @@ def kernels(
         arguments: dict[str, Any] = {"tree": tree, "repeats": repeats}
         if backends:
             arguments["backends"] = backends.split(",")
-        job = _asked("kernels", options, plan, arguments)
+        job = asked("kernels", options, plan, arguments, _TIMEOUT_S)
         newest = {event["backend"]: event for event in job.events if event["type"] == "row"}
         problem, result = job.last("problem"), job.last("result")
         assert problem is not None and result is not None
@@ -59,17 +56,6 @@ def kernels(
         for row in newest.values():
             typer.echo(_line(row))
         typer.echo(job.message)
-
-
-def _asked(
-    kind: str, options: RowOptions, plan: TuningPlan, arguments: Mapping[str, Any]
-) -> JobView:
-    from tuning.plan.batch import batch_rows
-
-    rows = batch_rows(options.read(), plan)
-    if not len(rows):
-        raise ValueError("there are no rows in this batch")
-    return followed(kind, plan, rows, arguments, _TIMEOUT_S)
 
 
 def _line(row: Mapping[str, Any]) -> str:

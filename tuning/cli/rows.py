@@ -86,15 +86,7 @@ def _told(loaded: Loaded, both: tuple[Expansion, ...]) -> dict[str, Any]:
             "groups": list(loaded.spec.leave_out),
         },
         "odd_records": [asdict(o) for o in loaded.odd],
-        "problems": [
-            {
-                "kind": p.kind,
-                "count": p.count,
-                "sentence": p.sentence,
-                "examples": list(p.examples),
-            }
-            for p in loaded.problems
-        ],
+        "problems": [asdict(p) for p in loaded.problems],
     }
 
 

@@ -26,7 +26,8 @@ def sweep(options: PlanOptions, budget: Budget = "10m", as_json: Json = False) -
     """Measure steps over the range of max_tokens_per_mb and pick one; known points are reused."""
     with sentences():
         plan = options.runnable()
-        job = _followed("sweep", options, plan, {}, seconds_of(budget))
+        budget_s = seconds_of(budget)
+        job = asked("sweep", options, plan, {"budget_s": budget_s}, 2 * budget_s + 600)
         event = job.last("result")
         if event is None:
             raise RuntimeError("the sweep ended without a result")
@@ -50,7 +51,9 @@ def measure(
     """Time training steps at one cap, whatever the history knows."""
     with sentences():
         plan = options.runnable()
-        job = _followed("measure", options, plan, {"mode": layout}, seconds_of(budget))
+        budget_s = seconds_of(budget)
+        given = {"budget_s": budget_s, "mode": layout}
+        job = asked("measure", options, plan, given, 2 * budget_s + 600)
         points = [event["point"] for event in job.events if event["type"] == "point"]
         if as_json:
             show({"points": points}, True)
@@ -75,8 +78,8 @@ def seconds_of(text: str) -> float:
     return seconds
 
 
-def _followed(
-    kind: str, options: RowOptions, plan: TuningPlan, arguments: Mapping[str, Any], budget_s: float
+def asked(
+    kind: str, options: RowOptions, plan: TuningPlan, arguments: Mapping[str, Any], timeout_s: float
 ) -> JobView:
     """The job on the plan's batch; a sweep is given the batches that come after it too."""
     from tuning.plan.batch import batch_rows
@@ -88,45 +91,43 @@ def _followed(
         raise ValueError("there are no rows in this batch")
     longest = min(everything.longest, plan.max_new_tokens or everything.longest)
     others = other_batches(everything, plan) if kind == "sweep" else []
-    given = {"budget_s": budget_s, "longest_row": longest} | dict(arguments)
-    return followed(kind, plan, rows, given, 2 * budget_s + 600, others)
+    return followed(kind, plan, rows, {"longest_row": longest} | dict(arguments), timeout_s, others)
 
 
 def _table(result: Mapping[str, Any]) -> None:
     """The sweep as lines for a terminal."""
+    from tuning.workspace.compare_text import aligned_columns
+
     typer.echo(f"{result['model']} on {result['machine']}")
     several = result["n_batches"] > 1
-    worst = f" {'worst':>7} {'worst':>7}" if several else ""
-    typer.echo(
-        f"{'cap':>10} {'trees':>7} {'ratio':>7} {'paid':>7}{worst} {'step':>10} "
-        f"{'compute_logp':>12}  kind"
-    )
-    if several:
-        typer.echo(f"{'':>34} {'trees':>7} {'paid':>7}")
-    rows = [("", one) for one in result["points"]]
-    rows += [(name, one) for name, one in result["baselines"].items() if one]
-    for name, one in rows:
-        worst = ""
-        if several:
-            worst = f" {_cell(one['worst_n_trees'], ',')} {_cell(one['worst_padded_token_ratio'])}"
-        kind = one["step_kind"] or _why_no_time(one)
+    worst = ("worst trees", "worst paid") if several else ()
+    rows = [("cap", "trees", "ratio", "paid", *worst, "step", "compute_logp", "kind")]
+    named = [(f"{one['max_tokens_per_mb']:,}", one) for one in result["points"]]
+    named += [(name, one) for name, one in result["baselines"].items() if one]
+    for name, one in named:
+        counted = {} if one["refused"] else one
+        most = (_shown(one["worst_n_trees"], ","), _shown(one["worst_padded_token_ratio"]))
         known = f" (known from {one['known_from']})" if one["known_from"] else ""
-        typer.echo(
-            f"{name or format(one['max_tokens_per_mb'], ','):>10} "
-            f"{_cell(None if one['refused'] else one['n_trees'], ',')} "
-            f"{_cell(None if one['refused'] else one['tree_token_ratio'])} "
-            f"{_cell(one['padded_token_ratio'])}{worst} "
-            f"{_seconds(one['step_s']):>10} {_seconds(one['logp_s']):>12}  {kind}{known}"
+        rows.append(
+            (
+                name,
+                _shown(counted.get("n_trees"), ","),
+                _shown(counted.get("tree_token_ratio")),
+                _shown(one["padded_token_ratio"]),
+                *(most if several else ()),
+                _shown(one["step_s"], ".3f", " s"),
+                _shown(one["logp_s"], ".3f", " s"),
+                (one["step_kind"] or _why_no_time(one)) + known,
+            )
         )
+    for line in aligned_columns(rows):
+        typer.echo(line)
     if result["holdout_error"] is not None:
         typer.echo(f"cost model: {result['holdout_error']:.1%} median error on points left out")
-    pick = result["pick"]
-    if pick:
-        for line in (pick["reason"], pick["runner_up"], *pick["advice"]):
-            if line:
-                typer.echo(line)
-    for note in result["notes"]:
-        typer.echo(note)
+    pick = result["pick"] or {"reason": "", "runner_up": "", "advice": ()}
+    for line in (pick["reason"], pick["runner_up"], *pick["advice"], *result["notes"]):
+        if line:
+            typer.echo(line)
 
 
 def _why_no_time(candidate: Mapping[str, Any]) -> str:
@@ -135,9 +136,5 @@ def _why_no_time(candidate: Mapping[str, Any]) -> str:
     return "does not fit" if candidate["fits"] is False else "not measured"
 
 
-def _cell(value: float | None, style: str = ".3f") -> str:
-    return f"{'-' if value is None else format(value, style):>7}"
-
-
-def _seconds(value: float | None) -> str:
-    return f"{value:.3f} s" if value else "-"
+def _shown(value: float | None, form: str = ".3f", unit: str = "") -> str:
+    return "-" if value is None else format(value, form) + unit

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Iterable
 
-from tuning.export.export import Evidence, Measured
-from tuning.jobs.points import Point, steps_at
+from tuning.export.export import Evidence
+from tuning.jobs.points import Point, installed_versions, steps_at
 from tuning.plan.batch import Batch
 from tuning.plan.plan import TuningPlan
 
-_GIB = 2**30
-_PACKAGES = ("torch", "transformers", "numpy")
+_COUNTING = ("torch", "transformers", "numpy")
 
 
 def evidence_of(
@@ -43,34 +41,9 @@ def evidence_of(
             "padded_token_ratio": simulation.padded_token_ratio,
             "longest row": batch.rows.longest,
         },
-        measured=None if tree is None else _measured(tree, flat),
-        versions=_versions() if tree is None else dict(tree.versions),
+        measured=tree,
+        flat_s=None if flat is None else flat.step_s,
+        versions=dict(tree.versions) if tree else installed_versions(*_COUNTING),
         date=date,
         link=link,
     )
-
-
-def _measured(tree: Point, flat: Point | None) -> Measured:
-    assert tree.step_s is not None
-    return Measured(
-        step_s=tree.step_s,
-        tokens_per_s=tree.tokens_per_s or 0.0,
-        device=tree.question.machine,
-        when=tree.measured_at,
-        repeats=tree.repeats,
-        p20_s=tree.p20_s,
-        p80_s=tree.p80_s,
-        memory_gib=None if tree.memory_bytes is None else tree.memory_bytes / _GIB,
-        flat_step_s=None if flat is None else flat.step_s,
-    )
-
-
-def _versions() -> dict[str, str]:
-    """Versions of what is installed, without importing it."""
-    found = {}
-    for name in _PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found

@@ -17,7 +17,10 @@ from typing import Any, Literal, get_args
 
 from tuning.areal.schema import EXPORT_VERSIONS, VERSION_NAMES, Version, least_version
 from tuning.export.frameworks import trl_config, verl_config
+from tuning.jobs.points import Point
 from tuning.plan.commands import rows_argument
+from tuning.plan.models import HUB_IDS
+from tuning.plan.numbers import gib
 from tuning.plan.plan import TuningPlan
 
 Form = Literal["yaml", "fragment", "overrides", "python", "trl", "verl"]
@@ -38,16 +41,7 @@ LANGUAGES: dict[Form, str] = {
     "trl": "yaml",
     "verl": "bash",
 }
-_HUB_IDS = {
-    "qwen3-0.6b": "Qwen/Qwen3-0.6B",
-    "qwen3-1.7b": "Qwen/Qwen3-1.7B",
-    "qwen3-4b": "Qwen/Qwen3-4B",
-    "qwen3-8b": "Qwen/Qwen3-8B",
-    "llama-3.2-1b": "meta-llama/Llama-3.2-1B",
-    "llama-3.2-3b": "meta-llama/Llama-3.2-3B",
-}
 _CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
-_RANDOM_MODELS = ("tiny", "small")
 _OF_AN_UPDATE = ("gradient_checkpointing", "ppo_n_minibatches")
 _LOADS_AS: Mapping[Form, str] = {
     "yaml": "PPOActorConfig (TrainEngineConfig knows no ppo_n_minibatches)",
@@ -66,33 +60,13 @@ class ExportError(ValueError):
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A step that was timed on the plan's batch.
-
-    step_s:       median seconds over ``repeats``; p20_s, p80_s its spread
-    tokens_per_s: original tokens per second
-    memory_gib:   peak, where it is known
-    flat_step_s:  the same batch in AReaL's flat micro-batches, where it was timed
-    """
-
-    step_s: float
-    tokens_per_s: float
-    device: str
-    when: str
-    repeats: int = 0
-    p20_s: float | None = None
-    p80_s: float | None = None
-    memory_gib: float | None = None
-    flat_step_s: float | None = None
-
-
-@dataclass(frozen=True)
 class Evidence:
     """What an export rests on.
 
     data:       fingerprint of the batch's rows
     packing:    exact figures of the batch, name to value, in AReaL's names where it has them
-    measured:   None where no step was timed
+    measured:   a timed step of the plan on that batch; None where there is none
+    flat_s:     seconds of the same batch in AReaL's flat micro-batches, where they were timed
     versions:   package to version
     date, link: when it was written, and where it opens again
     """
@@ -101,7 +75,8 @@ class Evidence:
     rows: int = 0
     tokens: int = 0
     packing: Mapping[str, float | int] = field(default_factory=dict)
-    measured: Measured | None = None
+    measured: Point | None = None
+    flat_s: float | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     date: str = ""
     link: str = ""
@@ -199,9 +174,7 @@ def override_lines(
 
 def model_path(plan: TuningPlan) -> str | None:
     """The Hub id or path that AReaL loads; None for our random models."""
-    if plan.model in _RANDOM_MODELS:
-        return None
-    return _HUB_IDS.get(plan.model, plan.model)
+    return HUB_IDS.get(plan.model, plan.model)
 
 
 def quoted(text: str) -> str:
@@ -298,7 +271,7 @@ def _header(plan: TuningPlan, evidence: Evidence, target: Version, form: Form) -
         figures = ", ".join(f"{name} {_figure(v)}" for name, v in evidence.packing.items())
         whose = "" if plan.packer == "areal" else ", with Espalier's packer inside AReaL"
         lines.append(f"packing (exact{whose}): {figures}")
-    lines.append(_measured(plan, evidence.measured))
+    lines.append(_measured(evidence.measured, evidence.flat_s))
     if form not in ("trl", "verl"):
         least = least_version("PPOActorConfig", settings(plan, target))
         lines.append(f"needs {VERSION_NAMES[least or target]} or newer")
@@ -311,20 +284,21 @@ def _header(plan: TuningPlan, evidence: Evidence, target: Version, form: Form) -
     return "".join(f"# {_CONTROL.sub(' ', line)}\n" for line in lines)
 
 
-def _measured(plan: TuningPlan, found: Measured | None) -> str:
+def _measured(found: Point | None, flat_s: float | None) -> str:
     if found is None:
         return "step: not measured"
+    asked = found.question
     spread = f" ({found.p20_s:.3f}-{found.p80_s:.3f})" if found.p20_s and found.p80_s else ""
     text = (
         f"step (measured): {found.step_s:.3f} s{spread}, {found.tokens_per_s:,.0f} original "
-        f"tokens/s, model {plan.model}, {plan.dtype}, {found.device}, {found.when}"
+        f"tokens/s, model {asked.model}, {asked.dtype}, {asked.machine}, {found.measured_at}"
     )
     if found.repeats:
         text += f", {found.repeats} runs"
-    if found.memory_gib is not None:
-        text += f", peak {found.memory_gib:.2f} GiB"
-    if found.flat_step_s is not None:
-        text += f"; flat packing {found.flat_step_s:.3f} s"
+    if found.memory_bytes is not None:
+        text += f", peak {gib(found.memory_bytes)}"
+    if flat_s is not None:
+        text += f"; flat packing {flat_s:.3f} s"
     return text
 
 

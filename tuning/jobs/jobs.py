@@ -33,7 +33,7 @@ import numpy as np
 from packing.rows import Rows
 from tuning.jobs.folders import jobs_folder
 from tuning.jobs.points import Point
-from tuning.jobs.processes import identity, kill_group, members
+from tuning.jobs.processes import identity, kill_group, killed, members
 from tuning.jobs.store import Store, StoreError
 from tuning.plan.plan import TuningPlan
 
@@ -97,25 +97,11 @@ class Jobs:
 
         others: the batches that follow it (at most nine), where a job counts them too
         """
-        created = datetime.now(UTC)
-        # Names sort by the time of their start, to the microsecond.
-        job = f"{created:%Y%m%d-%H%M%S}-{created.microsecond:05x}{secrets.token_hex(1)}"
-        folder = self.folder / job
-        folder.mkdir(parents=True)
+        folder = self._folder()
         save_rows(folder / "rows.npz", rows)
         for number, other in enumerate(others, 1):
             save_rows(folder / f"rows-{number}.npz", other)
-        question = {
-            "kind": kind,
-            "plan": plan.to_json(),
-            "arguments": dict(arguments or {}),
-            "created_at": created.isoformat(timespec="seconds"),
-            "timeout_s": timeout_s,
-            "store": str(self.store.path),
-        }
-        # Whole or not at all: other processes read this folder from the moment it is there.
-        (folder / "job.part").write_text(json.dumps(question))
-        (folder / "job.part").rename(folder / "job.json")
+        self._write(folder, kind, plan, arguments or {}, timeout_s)
         with (folder / "events.jsonl").open("wb") as out, (folder / "log.txt").open("wb") as log:
             child = subprocess.Popen(
                 [sys.executable, "-m", _WORKER, str(folder)],
@@ -128,7 +114,47 @@ class Jobs:
             )
         _children[folder] = child
         (folder / "process.json").write_text(json.dumps(identity(child.pid)))
-        return job
+        return folder.name
+
+    def add_ended(
+        self,
+        kind: str,
+        plan: TuningPlan,
+        arguments: Mapping[str, Any],
+        events: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Add a job that ended elsewhere, with what it said."""
+        folder = self._folder()
+        (folder / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in events))
+        self._write(folder, kind, plan, arguments, 0.0)
+
+    def _folder(self) -> Path:
+        """A new folder. Names sort by the time of their start, to the microsecond."""
+        created = datetime.now(UTC)
+        name = f"{created:%Y%m%d-%H%M%S}-{created.microsecond:05x}{secrets.token_hex(1)}"
+        folder = self.folder / name
+        folder.mkdir(parents=True)
+        return folder
+
+    def _write(
+        self,
+        folder: Path,
+        kind: str,
+        plan: TuningPlan,
+        arguments: Mapping[str, Any],
+        timeout_s: float,
+    ) -> None:
+        """The question, whole or not at all: a folder is a job from the moment it is there."""
+        question = {
+            "kind": kind,
+            "plan": plan.to_json(),
+            "arguments": dict(arguments),
+            "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "timeout_s": timeout_s,
+            "store": str(self.store.path),
+        }
+        (folder / "job.part").write_text(json.dumps(question))
+        (folder / "job.part").rename(folder / "job.json")
 
     def view(self, job: str) -> JobView:
         """Raises KeyError for a job that is not there."""
@@ -224,9 +250,7 @@ class Jobs:
         code = None if child is None else child.returncode
         log = (self.folder / job / "log.txt").read_text(errors="replace").strip().splitlines()
         if code is not None and code < 0:
-            name = signal.Signals(-code).name
-            hint = "; the system kills processes when memory runs out" if -code == 9 else ""
-            return f"the worker was killed ({name}){hint}; what was measured is kept"
+            return f"the worker {killed(code)}; what was measured is kept"
         reason = f": {log[-1]}" if log else ""
         return f"the worker ended without a result{reason}; what was measured is kept"
 

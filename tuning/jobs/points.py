@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from tuning.plan.plan import Layout, TuningPlan
 
 Outcome = Literal["measured", "estimated", "out-of-memory", "refused", "crashed"]
+
+_OF_THE_PLAN = (
+    "model", "dtype", "optimizer_dtype", "gradient_checkpointing", "head_chunk", "dp_size",
+    "ppo_n_minibatches", "dispatch", "memory_budget_gib",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,17 +54,9 @@ class Question:
             mode=mode,
             max_tokens_per_mb=cap,
             packer=plan.packer if mode == "tree" else mode,
-            model=plan.model,
-            dtype=plan.dtype,
-            optimizer_dtype=plan.optimizer_dtype,
-            gradient_checkpointing=plan.gradient_checkpointing,
-            head_chunk=plan.head_chunk,
-            dp_size=plan.dp_size,
-            ppo_n_minibatches=plan.ppo_n_minibatches,
-            dispatch=plan.dispatch,
-            memory_budget_gib=plan.memory_budget_gib,
             machine=machine,
             torch=torch,
+            **{name: getattr(plan, name) for name in _OF_THE_PLAN},
         )
 
     @property
@@ -123,6 +122,15 @@ class Point:
         fields = dict(value)
         notes = tuple(fields.pop("notes", ()))
         return cls(question=Question(**fields.pop("question")), notes=notes, **fields)
+
+
+def installed_versions(*packages: str) -> dict[str, str]:
+    """Versions of those packages that are installed, without importing them."""
+    found = {}
+    for name in packages:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def answers(point: Point, plan: TuningPlan, layout: Layout | None = None) -> bool:

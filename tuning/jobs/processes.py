@@ -31,6 +31,12 @@ def members(group: int) -> list[int]:
     return found
 
 
+def killed(status: int) -> str:
+    """``killed (SIGKILL)``, and what that may mean, of a process that ended with ``-signal``."""
+    hint = "; the system kills processes when memory runs out" if status == -signal.SIGKILL else ""
+    return f"was killed ({signal.Signals(-status).name}){hint}"
+
+
 def kill_group(pid: int, how: signal.Signals) -> None:
     """Send a signal to all of a process group; nothing where it is gone."""
     try:

@@ -10,9 +10,10 @@ Notable:
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,31 +37,21 @@ class Entry:
     point: Point
 
 
-def _first_schema(db: sqlite3.Connection) -> None:
-    db.execute(
+_MIGRATIONS = (
+    (
         "CREATE TABLE points (id INTEGER PRIMARY KEY, key TEXT NOT NULL, run TEXT NOT NULL,"
-        " measured_at TEXT NOT NULL, plan TEXT NOT NULL, point TEXT NOT NULL)"
-    )
-    db.execute("CREATE INDEX points_key ON points (key, id)")
-
-
-def _runs_index(db: sqlite3.Connection) -> None:
-    db.execute("CREATE INDEX points_run ON points (run, id)")
-
-
-def _logp_times(db: sqlite3.Connection) -> None:
-    """Points carry the time of ``compute_logp``; older ones say that nobody measured it."""
-    db.execute(
+        " measured_at TEXT NOT NULL, plan TEXT NOT NULL, point TEXT NOT NULL)",
+        "CREATE INDEX points_key ON points (key, id)",
+    ),
+    ("CREATE INDEX points_run ON points (run, id)",),
+    # Points carry the time of ``compute_logp``; older ones say that nobody measured it.
+    (
         "UPDATE points SET point = json_set(point, '$.logp_s', NULL, '$.logp_p20_s', NULL,"
-        " '$.logp_p80_s', NULL)"
-    )
-
-
-_MIGRATIONS: Sequence[Callable[[sqlite3.Connection], None]] = (
-    _first_schema,
-    _runs_index,
-    _logp_times,
+        " '$.logp_p80_s', NULL)",
+    ),
 )
+"""What brings a file to each version of the schema, from the one before it."""
+
 SCHEMA_VERSION = len(_MIGRATIONS)
 
 
@@ -76,8 +67,8 @@ class Store:
                     f"{self.path} was written by a newer Espalier (schema {version}, this one "
                     f"knows {SCHEMA_VERSION}); update Espalier or move the file away."
                 )
-            for step in _MIGRATIONS[version:]:
-                step(db)
+            for statement in itertools.chain(*_MIGRATIONS[version:]):
+                db.execute(statement)
             db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def add(self, run: str, plan: TuningPlan, point: Point) -> None:

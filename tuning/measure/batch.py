@@ -21,10 +21,8 @@ from tuning.jobs.points import Point, Question
 from tuning.measure.machine import versions
 from tuning.measure.shares import Share, folded, logp_share_of, share_of
 from tuning.plan.batch import Batch
+from tuning.plan.models import HUB_IDS
 from tuning.plan.plan import Layout, TuningPlan
-
-FOLDING = ("tiny", "small")
-"""Models whose vocabulary stays as small as they are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +41,8 @@ class Prepared:
 
 def vocabulary_at_least(plan: TuningPlan, rows: Rows) -> int:
     """The vocabulary that a model needs for the ids of ``rows``; 0 where ids are folded."""
-    return 0 if plan.model.lower() in FOLDING else int(rows.tokens.max(initial=0)) + 1
+    random = HUB_IDS.get(plan.model.lower(), plan.model) is None
+    return 0 if random else int(rows.tokens.max(initial=0)) + 1
 
 
 class MeasuredBatch:
@@ -58,7 +57,7 @@ class MeasuredBatch:
         check_config(config)
         vocabulary = int(config.vocab_size)
         self.plan = plan
-        self.bench = Batch(rows, PrefixOrder.of(rows))
+        self.batch = Batch(rows, PrefixOrder.of(rows))
         self.device, self.machine = device, machine
         self.notes: tuple[str, ...] = ()
         self.read = rows
@@ -72,16 +71,16 @@ class MeasuredBatch:
         self.data = StepData.of(self.read, old, advantage)
 
     def question(self, mode: Layout, cap: int) -> Question:
-        data = self.bench.rows.fingerprint
+        data = self.batch.rows.fingerprint
         return Question.of(self.plan, mode, cap, data, self.machine, torch.__version__)
 
     def share(self, mode: Layout, cap: int) -> Share:
         """Raises BatchRefused, or RuntimeError in AReaL's words where it refuses flat packing."""
-        return share_of(self.read, self.bench.simulation(self.plan, cap), mode)
+        return share_of(self.read, self.batch.simulation(self.plan, cap), mode)
 
     def logp_share(self, mode: Layout, cap: int) -> Share:
         """The share of ``compute_logp``; raises as ``share`` does."""
-        return logp_share_of(self.read, self.bench.simulation(self.plan, cap), mode)
+        return logp_share_of(self.read, self.batch.simulation(self.plan, cap), mode)
 
     def blank(self, mode: Layout, cap: int) -> Point:
         """A point of now, nothing known yet."""
@@ -107,7 +106,7 @@ class MeasuredBatch:
         packing_s = packed - begun
         counted = replace(
             blank,
-            original_tokens=self.bench.rows.n_tokens,
+            original_tokens=self.batch.rows.n_tokens,
             tree_tokens=share.tree_tokens,
             n_trees=share.n_trees,
             padded_tokens=int(share.features["padded_tokens"]),

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tuning.jobs.processes import killed
+
 _ROOT = Path(__file__).resolve().parents[__package__.count(".") + 1]
 _RANKS = __package__.replace("tuning.measure", "kernels.ranks.fsdp")
 _PATIENCE_S = 5.0
@@ -119,6 +121,4 @@ def _death(words: str) -> str:
     rank, status = min(deaths, key=lambda death: (death[1] == -signal.SIGTERM, death[1] >= 0))
     if status >= 0:
         return f"rank {rank} ended with status {status}; the job's log has its words"
-    name = signal.Signals(-status).name
-    hint = "; the system kills processes when memory runs out" if -status == 9 else ""
-    return f"rank {rank} was killed ({name}){hint}"
+    return f"rank {rank} {killed(status)}"

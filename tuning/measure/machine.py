@@ -11,6 +11,8 @@ from pathlib import Path
 
 import torch
 
+from tuning.jobs.points import installed_versions
+
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -31,6 +33,16 @@ def machine_name(device: torch.device) -> str:
     return f"cpu {platform.machine()}, {torch.get_num_threads()} threads"
 
 
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` of its children names them.
+
+    One name a device, in the order of ``cuda:0``, ``cuda:1`` …
+    """
+    count = torch.cuda.device_count()
+    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return named[:count] if len(named) >= count else [str(index) for index in range(count)]
+
+
 def versions(device: torch.device) -> dict[str, str]:
     """Versions of what ran, and the state of the machine: load, or clock and temperature."""
     return _versions() | (_gpu_state(device) if device.type == "cuda" else _cpu_state())
@@ -38,15 +50,7 @@ def versions(device: torch.device) -> dict[str, str]:
 
 @cache
 def _versions() -> dict[str, str]:
-    import transformers
-
-    found = {"torch": torch.__version__, "transformers": transformers.__version__}
-    try:
-        import triton
-
-        found["triton"] = triton.__version__
-    except ImportError:
-        pass
+    found = installed_versions("torch", "transformers", "triton")
     if __package__.startswith("espalier."):  # a wheel is a version, not a checkout
         return found | {"espalier": version("espalier")}
     revision = _run("git", "-C", str(_ROOT), "rev-parse", "--short=12", "HEAD")

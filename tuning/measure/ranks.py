@@ -27,11 +27,10 @@ from kernels.ranks.fsdp import BUILDING
 from packing.rows import Rows
 from tuning.jobs.points import Point
 from tuning.measure.batch import MeasuredBatch, Prepared, vocabulary_at_least
-from tuning.measure.gpus import visible_gpus
 from tuning.measure.launch import launch
-from tuning.measure.machine import machine_name
+from tuning.measure.machine import machine_name, visible_gpus
 from tuning.measure.rank_pieces import rank_pieces
-from tuning.measure.step import Bench, Progress
+from tuning.measure.step import Bench, Progress, logp_times, step_times
 from tuning.plan.plan import Layout, TuningPlan
 
 
@@ -92,7 +91,7 @@ class RankBench(MeasuredBatch):
             return replace(blank, message=str(error))
         with tempfile.TemporaryDirectory(prefix="espalier-ranks-") as folder:
             path = Path(folder) / "job.json"
-            rows, data = self.bench.rows, self.data
+            rows, data = self.batch.rows, self.data
             save_rows(Path(folder) / job.rows, rows, data.old_logp, data.advantages)
             job.write(path)
             ended = launch(path, self.plan.dp_size, progress, self._gpus())
@@ -105,7 +104,7 @@ class RankBench(MeasuredBatch):
 
     def _job(self, mode: Layout, cap: int, repeat_s: float) -> RankJob:
         plan = self.plan
-        simulation = self.bench.simulation(plan, cap)
+        simulation = self.batch.simulation(plan, cap)
         return RankJob(
             model=plan.model,
             rows="rows.npz",
@@ -117,8 +116,8 @@ class RankBench(MeasuredBatch):
             optimizer_dtype=plan.optimizer_dtype,
             gradient_checkpointing=plan.gradient_checkpointing,
             head_chunk=plan.head_chunk,
-            vocab_at_least=vocabulary_at_least(plan, self.bench.rows),
-            fold=self.read is not self.bench.rows,
+            vocab_at_least=vocabulary_at_least(plan, self.batch.rows),
+            fold=self.read is not self.batch.rows,
             repeat_s=repeat_s,
             memory_budget=self.memory.budget,
         )
@@ -139,8 +138,6 @@ class RankBench(MeasuredBatch):
 
     def _point(self, made: Prepared, result: Mapping[str, Any]) -> Point:
         """The point of all ranks; phases are the slowest rank's."""
-        steps = made.packing_s + np.array(result["steps_s"])
-        passes = made.logp_packing_s + np.array(result["logp_s"])
         ranks = result["ranks"]
         slowest = max(ranks, key=lambda rank: rank["step_s"])
         phases = ("inputs", "mask", "forward", "backward", "optimizer")
@@ -149,13 +146,8 @@ class RankBench(MeasuredBatch):
         return replace(
             made.blank,
             outcome="measured",
-            step_s=float(np.median(steps)),
-            p20_s=float(np.percentile(steps, 20)),
-            p80_s=float(np.percentile(steps, 80)),
-            repeats=len(steps),
-            logp_s=float(np.median(passes)),
-            logp_p20_s=float(np.percentile(passes, 20)),
-            logp_p80_s=float(np.percentile(passes, 80)),
+            **step_times(made.packing_s + np.array(result["steps_s"])),
+            **logp_times(made.logp_packing_s + np.array(result["logp_s"])),
             phases_s={"packing": made.packing_s} | {n: slowest[f"{n}_s"] for n in phases},
             memory_bytes=max(int(rank["peak_bytes"]) for rank in ranks),
             memory_kind="peak allocated on the fullest device"

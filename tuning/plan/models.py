@@ -1,17 +1,17 @@
-"""Names of the models that a plan may choose without a file or the Hub.
-
-They are those of ``kernels.model.presets``, which needs torch; pages list them without it.
-"""
+"""The models that a plan may choose by name: those of ``kernels.model.presets``, without torch."""
 
 from __future__ import annotations
 
-MODELS = (
-    "tiny",
-    "small",
-    "qwen3-0.6b",
-    "qwen3-1.7b",
-    "qwen3-4b",
-    "qwen3-8b",
-    "llama-3.2-1b",
-    "llama-3.2-3b",
-)
+HUB_IDS = {
+    "tiny": None,
+    "small": None,
+    "qwen3-0.6b": "Qwen/Qwen3-0.6B",
+    "qwen3-1.7b": "Qwen/Qwen3-1.7B",
+    "qwen3-4b": "Qwen/Qwen3-4B",
+    "qwen3-8b": "Qwen/Qwen3-8B",
+    "llama-3.2-1b": "meta-llama/Llama-3.2-1B",
+    "llama-3.2-3b": "meta-llama/Llama-3.2-3B",
+}
+"""Their names on the Hub; ``tiny`` and ``small`` are random models of ours."""
+
+MODELS = tuple(HUB_IDS)

@@ -1,6 +1,7 @@
-"""Several batches of the data: the next steps of training, counted beside the one measured.
+"""Which caps a sweep looks at, and what is counted of each before anything runs, in all batches.
 
 Notable:
+- the batches after the measured one are the next steps of training: counted, not measured
 - batches follow one another as AReaL's loader draws them without shuffling: the next prompts by
   group number, a last batch that is not full dropped
 - where a plan takes all prompts there is one batch, and nothing is added
@@ -10,26 +11,105 @@ Notable:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from packing.batch.dispatch import batches
+from packing.batch.refusal import BatchRefused
 from packing.packers.areal import RowTooLong
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from packing.spec import aligned
 from tuning.plan.batch import Batch, batch_rows
+from tuning.plan.numbers import gib
 from tuning.plan.plan import TuningPlan
-from tuning.sweep.candidates import counted
 from tuning.sweep.costmodel import CostModel
-from tuning.sweep.result import Candidate
+from tuning.sweep.result import Candidate, SweepResult
+
+CANDIDATES = 12
+LEAST_CANDIDATES = 8
+_TRIED_EACH = 3
+
+
+def candidate_caps(
+    batch: Batch, plan: TuningPlan, longest_row: int = 0, most: int | None = None
+) -> list[int]:
+    """Multiples of the alignment from the longest row to one tree for all; ascending.
+
+    Caps are spread evenly on a logarithmic scale; around each the one that pays the fewest tokens
+    is taken, for between two counts of trees the smallest cap pays the least.
+    longest_row: of all the data, where the batch is a part of it
+    most:        the largest that fits into memory, where that is known
+    Raises BatchRefused where no cap can work.
+    """
+    if plan.caps:
+        return sorted(set(plan.caps))
+    step = plan.alignment
+    low = aligned(max(batch.rows.longest, longest_row, 1), step)
+    high = max(
+        aligned(_largest_tree(batch, plan, aligned(max(batch.trie.n_tokens, low), step)), step), low
+    )
+    if most is not None:
+        high = max(min(high, most // step * step), low)
+    elif high - low < LEAST_CANDIDATES * step:
+        high = low + (LEAST_CANDIDATES - 1) * step
+    edges = np.geomspace(low, high + step, CANDIDATES + 1)
+    caps = {low, high}
+    for left, right in itertools.pairwise(edges):
+        tried = {aligned(int(x), step) for x in np.geomspace(left, right, _TRIED_EACH + 1)[:-1]}
+        inside = [cap for cap in tried if low <= cap <= high]
+        if inside:
+            caps.add(min(inside, key=lambda cap: (_paid(batch, plan, cap), cap)))
+    now = plan.max_tokens_per_mb
+    if low <= now <= high and now % step == 0:
+        caps.add(now)
+    for cap in range(low, high + 1, step):
+        if len(caps) >= LEAST_CANDIDATES:
+            break
+        caps.add(cap)
+    return sorted(caps)
+
+
+def counted(batch: Batch, plan: TuningPlan, cap: int) -> Candidate:
+    """Trees and ratios of one update of the model at a cap; refused where AReaL would stop."""
+    try:
+        simulation = batch.simulation(plan, cap)
+    except BatchRefused as refused:
+        return Candidate(cap, fits=False, refused=True, message=str(refused))
+    return Candidate(
+        cap,
+        n_trees=simulation.n_trees,
+        tree_token_ratio=simulation.tree_token_ratio,
+        padded_token_ratio=simulation.padded_token_ratio,
+        paid_tokens=simulation.paid_tokens,
+    )
+
+
+def _paid(batch: Batch, plan: TuningPlan, cap: int) -> int:
+    """Of AReaL's packing, which is quick; ours needs its candidates at much the same places."""
+    return batch.simulation(replace(plan, packer="areal"), cap).paid_tokens
+
+
+def _largest_tree(batch: Batch, plan: TuningPlan, cap: int) -> int:
+    """Tokens of the largest tree where the cap is no limit."""
+    simulation = batch.simulation(replace(plan, packer="areal"), cap)
+    return int(simulation.packing.tokens_per_tree.max(initial=1))
+
 
 MOST_BATCHES = 8
 _MOST_TOKENS = 2**23
 
 Features = Mapping[str, float]
+
+_TIMES = (
+    "step_s", "step_kind", "low_s", "high_s", "repeats", "tokens_per_s", "logp_s", "logp_low_s",
+    "logp_high_s",
+)  # fmt: skip
+_UNTIMED: dict[str, Any] = {name: getattr(Candidate, name) for name in _TIMES}
 
 
 def other_batches(rows: Rows, plan: TuningPlan) -> list[Rows]:
@@ -51,23 +131,50 @@ class OtherBatches:
     """Batches that are counted and not measured."""
 
     plan: TuningPlan
-    benches: tuple[Batch, ...]
+    batches: tuple[Batch, ...]
 
     @classmethod
     def of(cls, plan: TuningPlan, others: Sequence[Rows]) -> OtherBatches:
         return cls(plan, tuple(Batch(rows, PrefixOrder.of(rows)) for rows in others))
 
     def __len__(self) -> int:
-        return len(self.benches)
+        return len(self.batches)
 
     @property
     def total(self) -> int:
         """All batches, the measured one among them."""
         return 1 + len(self)
 
+    def blank(
+        self,
+        batch: Batch,
+        longest_row: int,
+        *,
+        model: str,
+        machine: str,
+        budget_bytes: int,
+        notes: tuple[str, ...] = (),
+    ) -> SweepResult:
+        """The result of a sweep of the measured ``batch`` before anything is known of it."""
+        rows = batch.rows
+        return SweepResult(
+            points=(),
+            baselines={},
+            pick=None,
+            holdout_error=None,
+            model=model,
+            machine=machine,
+            original_tokens=rows.n_tokens,
+            longest_row=max(rows.longest, longest_row),
+            budget_bytes=budget_bytes,
+            notes=(*notes, *self.note(rows)),
+            n_batches=self.total,
+            measured_batch=self.measured_name(rows),
+        )
+
     def measured_name(self, rows: Rows) -> str:
         """The measured batch for people; nothing where it is the only one."""
-        if not self.benches:
+        if not self.batches:
             return ""
         return (
             f"the first of {self.total} batches "
@@ -76,19 +183,29 @@ class OtherBatches:
 
     def note(self, rows: Rows) -> tuple[str, ...]:
         """A sentence on what is measured and what is counted."""
-        if not self.benches:
+        if not self.batches:
             return ()
         return (
             f"Steps are measured on {self.measured_name(rows)}; whether a cap fits, and the mean "
             "and worst counts and predicted steps, are those of all of them.",
         )
 
+    def candidate(self, batch: Batch, cap: int, longest_row: int) -> Candidate:
+        """A cap of the measured ``batch``, counted; ``longest_row`` is that of all the data."""
+        one = counted(batch, self.plan, cap)
+        if self.plan.prompts_per_step and not one.refused and cap < longest_row:
+            words = str(RowTooLong(0, longest_row, cap))
+            mend = f"Choose {aligned(longest_row):,} or more"
+            message = f"in another batch AReaL stops: “{words}” {mend}."
+            return Candidate(cap, fits=False, refused=True, message=message)
+        return self.counted(one)
+
     def counted(self, measured: Candidate) -> Candidate:
         """``measured`` with mean and worst counts; refused where AReaL refuses any batch."""
-        if not self.benches or measured.refused:
+        if not self.batches or measured.refused:
             return measured
         cap = measured.max_tokens_per_mb
-        all_of_them = [measured, *(counted(bench, self.plan, cap) for bench in self.benches)]
+        all_of_them = [measured, *(counted(one, self.plan, cap) for one in self.batches)]
         for number, one in enumerate(all_of_them, 1):
             if one.refused:
                 message = f"batch {number} of {self.total}: {one.message}"
@@ -110,11 +227,10 @@ class OtherBatches:
         """What the cost model reads, of each batch."""
         from tuning.measure.shares import share_of
 
-        found = []
-        for bench in self.benches:
-            share = share_of(bench.rows, bench.simulation(self.plan, cap), "tree")
-            found.append(share.features)
-        return tuple(found)
+        return tuple(
+            share_of(one.rows, one.simulation(self.plan, cap), "tree").features
+            for one in self.batches
+        )
 
 
 def predicted(
@@ -122,12 +238,17 @@ def predicted(
 ) -> Candidate:
     """``candidate`` with the mean and worst predicted step, where the model reaches all batches."""
     all_of_them = [measured, *others]
-    if not others or any(model.outside(one) is not None for one in all_of_them):
+    if any(model.outside(one) is not None for one in all_of_them):
         return candidate
-    seconds = [model.predict(one).seconds for one in all_of_them]
-    return replace(
-        candidate, mean_predicted_s=float(np.mean(seconds)), worst_predicted_s=max(seconds)
-    )
+    return over_batches(candidate, [model.predict(one).seconds for one in all_of_them])
+
+
+def over_batches(candidate: Candidate, seconds: Sequence[float]) -> Candidate:
+    """``candidate`` with the mean and the worst step, where there are several batches."""
+    if len(seconds) < 2:
+        return candidate
+    mean = float(np.mean(seconds))
+    return replace(candidate, mean_predicted_s=mean, worst_predicted_s=max(seconds))
 
 
 def judged(
@@ -152,29 +273,11 @@ def judged(
     return replace(
         candidate,
         fits=False,
-        step_s=None,
-        step_kind=None,
-        low_s=None,
-        high_s=None,
-        repeats=0,
-        tokens_per_s=None,
-        logp_s=None,
-        logp_low_s=None,
-        logp_high_s=None,
-        message=f"the worst batch needs {worst / 2**30:.2f} GiB",
+        message=f"the worst batch needs {gib(worst)}",
+        **_UNTIMED,
     )
 
 
 def _accumulates(features: Features) -> bool:
     """Whether some update has more than one micro-batch."""
     return features["micro_batches"] > features["steps"]
-
-
-def too_long(cap: int, longest_row: int) -> Candidate | None:
-    """The refusal of a cap below the longest row of all the data; None where it holds that row."""
-    if cap >= longest_row:
-        return None
-    words = str(RowTooLong(0, longest_row, cap))
-    mend = f"Choose {aligned(longest_row):,} or more"
-    message = f"in another batch AReaL stops: “{words}” {mend}."
-    return Candidate(cap, fits=False, refused=True, message=message)

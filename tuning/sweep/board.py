@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from tuning.jobs.points import Point
 from tuning.plan.plan import Layout
 from tuning.sweep.batches import Features, judged, predicted
-from tuning.sweep.costmodel import CostModel
-from tuning.sweep.memory_fit import MemoryFit
+from tuning.sweep.costmodel import CostModel, MemoryFit
 from tuning.sweep.pick import recommend
 from tuning.sweep.result import Candidate, SweepResult, timed
 
@@ -25,23 +24,17 @@ class Board:
     answers:  a point of each mode and cap that was asked, and whether the history knew it
     other_features: features of the batches that are not measured, by cap
     gradient_bytes: of the model's gradients on one rank
-    n_batches, measured_batch: as ``SweepResult`` has them
+    blank:    the result before anything is known
     """
 
-    candidates: Mapping[int, Candidate]
-    features: Mapping[int, Features]
+    blank: SweepResult
     budget_bytes: int
-    original_tokens: int
-    longest_row: int
-    model: str
-    machine: str
-    notes: tuple[str, ...] = ()
+    gradient_bytes: int
+    candidates: Mapping[int, Candidate] = field(default_factory=dict)
+    features: Mapping[int, Features] = field(default_factory=dict)
     advice: tuple[str, ...] = ()
     answers: dict[tuple[Layout, int], tuple[Point, bool]] = field(default_factory=dict)
     other_features: Mapping[int, tuple[Features, ...]] = field(default_factory=dict)
-    gradient_bytes: int = 0
-    n_batches: int = 1
-    measured_batch: str = ""
 
     def trees(self) -> dict[int, Point]:
         """Answers of tree packing, by cap."""
@@ -82,34 +75,26 @@ class Board:
         modes: tuple[Layout, ...] = ("flat", "padded")
         baselines = {str(mode): self._baseline(mode) for mode in modes}
         kinds = sorted({p.memory_kind for p, _ in self.answers.values() if p.memory_kind})
-        return SweepResult(
+        return replace(
+            self.blank,
             points=points,
             baselines=baselines,
             pick=recommend(points, baselines, self.budget_bytes, self.advice),
             holdout_error=model.holdout_error if model else None,
-            model=self.model,
-            machine=self.machine,
-            original_tokens=self.original_tokens,
-            longest_row=self.longest_row,
-            budget_bytes=self.budget_bytes,
             memory_note=kinds[0] if kinds else "",
-            notes=(*self.notes, *_busy(self.machine)),
+            notes=(*self.blank.notes, *_busy(self.blank.machine)),
             finished=finished,
-            n_batches=self.n_batches,
-            measured_batch=self.measured_batch,
         )
 
     def _candidate(self, one: Candidate, model: CostModel | None, memory: MemoryFit) -> Candidate:
         if one.refused:
             return one
-        features, others = self._batches(one.max_tokens_per_mb)
+        cap = one.max_tokens_per_mb
+        features, others = self.features[cap], self.other_features.get(cap, ())
         if model is not None:
             one = predicted(one, model, features, others)
         one = self._on_measured_batch(one, model, memory)
         return judged(one, features, others, self.gradient_bytes, self.budget_bytes)
-
-    def _batches(self, cap: int) -> tuple[Features, tuple[Features, ...]]:
-        return self.features[cap], self.other_features.get(cap, ())
 
     def _on_measured_batch(
         self, one: Candidate, model: CostModel | None, memory: MemoryFit
@@ -140,7 +125,7 @@ class Board:
             low_s=one.predicted_low_s,
             high_s=one.predicted_high_s,
             message=f"by the cost model, from {model.points} steps",
-            tokens_per_s=self.original_tokens / max(one.predicted_s, 1e-9),
+            tokens_per_s=self.blank.original_tokens / max(one.predicted_s, 1e-9),
         )
 
     def _baseline(self, mode: Layout) -> Candidate | None:
@@ -152,7 +137,7 @@ class Board:
         blank = Candidate(
             point.question.max_tokens_per_mb,
             paid_tokens=paid,
-            padded_token_ratio=paid / self.original_tokens if paid else None,
+            padded_token_ratio=paid / self.blank.original_tokens if paid else None,
         )
         return timed(blank, point, known, self.budget_bytes)
 

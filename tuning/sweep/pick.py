@@ -164,7 +164,7 @@ def _runner_up(best: Candidate, usable: Sequence[Candidate]) -> str:
     return f"Runner-up: the {size} {second.max_tokens_per_mb:,} {how} ({_kind(second)})."
 
 
-def advice_for(bench: Batch, plan: TuningPlan, points: Sequence[Candidate]) -> list[str]:
+def advice_for(batch: Batch, plan: TuningPlan, points: Sequence[Candidate]) -> list[str]:
     """What would help more than another cap, counted on these rows; a sentence each."""
     timed = [p for p in points if p.step_s and p.fits is not False]
     if not timed:
@@ -172,16 +172,16 @@ def advice_for(bench: Batch, plan: TuningPlan, points: Sequence[Candidate]) -> l
     cap = min(timed, key=_seconds).max_tokens_per_mb
     found = []
     if plan.ppo_n_minibatches > 1:
-        now = bench.simulation(plan, cap).paid_tokens
-        whole = bench.simulation(replace(plan, ppo_n_minibatches=1), cap).paid_tokens
+        now = batch.simulation(plan, cap).paid_tokens
+        whole = batch.simulation(replace(plan, ppo_n_minibatches=1), cap).paid_tokens
         if whole < _WORTH_SAYING * now:
             found.append(
                 f"ppo_n_minibatches 1 instead of {plan.ppo_n_minibatches} would pay "
                 f"{1 - whole / now:.0%} fewer tokens: minibatches part samples of one prompt."
             )
     if plan.packer == "areal":
-        now = bench.simulation(plan, cap).paid_tokens
-        ours = bench.simulation(replace(plan, packer="prefix-aware"), cap).paid_tokens
+        now = batch.simulation(plan, cap).paid_tokens
+        ours = batch.simulation(replace(plan, packer="prefix-aware"), cap).paid_tokens
         if ours < _WORTH_SAYING * now:
             found.append(
                 f"Espalier's packer inside AReaL would pay {1 - ours / now:.0%} fewer tokens at "

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from pydantic import TypeAdapter
+
 from tuning.jobs.points import Point
+from tuning.plan.numbers import gib
 from tuning.plan.plan import Layout, TuningPlan
 
 Kind = Literal["measured", "estimated"]
@@ -115,18 +118,7 @@ class SweepResult:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> SweepResult:
-        fields = dict(value)
-        pick = fields.pop("pick")
-        return cls(
-            points=tuple(Candidate(**one) for one in fields.pop("points")),
-            baselines={
-                name: None if one is None else Candidate(**one)
-                for name, one in fields.pop("baselines").items()
-            },
-            pick=None if pick is None else Pick(**{**pick, "advice": tuple(pick["advice"])}),
-            notes=tuple(fields.pop("notes")),
-            **fields,
-        )
+        return TypeAdapter(cls).validate_python(value)
 
 
 def question_of(plan: TuningPlan) -> str:
@@ -143,33 +135,30 @@ def question_of(plan: TuningPlan) -> str:
 
 def timed(candidate: Candidate, point: Point, known: bool, budget_bytes: int | None) -> Candidate:
     """A candidate with what a point says of it; counted figures stay."""
-    fields: dict[str, Any] = asdict(candidate)
-    fields["message"] = point.message
-    fields["known_from"] = point.measured_at[:10] if known else ""
-    if point.outcome == "refused":
-        return Candidate(**fields | {"fits": False, "refused": True})
-    if point.outcome in ("out-of-memory", "crashed"):
-        return Candidate(**fields | {"fits": False})
-    over = budget_bytes is not None and (point.memory_bytes or 0) > budget_bytes
-    if over:
-        fields["message"] = f"needs {(point.memory_bytes or 0) / 2**30:.2f} GiB"
-    memory = {"memory_bytes": point.memory_bytes, "memory_kind": "measured", "fits": not over}
-    if point.memory_bytes is None:
-        memory["memory_kind"] = None
-    if over:
-        return Candidate(**fields | memory)
-    return Candidate(
-        **fields
-        | memory
-        | {
-            "step_s": point.step_s,
-            "step_kind": "measured" if point.outcome == "measured" else "estimated",
-            "low_s": point.p20_s,
-            "high_s": point.p80_s,
-            "repeats": point.repeats,
-            "tokens_per_s": point.tokens_per_s,
-            "logp_s": point.logp_s,
-            "logp_low_s": point.logp_p20_s,
-            "logp_high_s": point.logp_p80_s,
-        }
+    candidate = replace(
+        candidate,
+        message=point.message,
+        known_from=point.measured_at[:10] if known else "",
+        fits=False,
+        refused=point.outcome == "refused",
+    )
+    if point.outcome in ("refused", "out-of-memory", "crashed"):
+        return candidate
+    size = point.memory_bytes
+    kind: Kind | None = None if size is None else "measured"
+    candidate = replace(candidate, memory_bytes=size, memory_kind=kind)
+    if size is not None and budget_bytes is not None and size > budget_bytes:
+        return replace(candidate, message=f"needs {gib(size)}")
+    return replace(
+        candidate,
+        fits=True,
+        step_s=point.step_s,
+        step_kind="measured" if point.outcome == "measured" else "estimated",
+        low_s=point.p20_s,
+        high_s=point.p80_s,
+        repeats=point.repeats,
+        tokens_per_s=point.tokens_per_s,
+        logp_s=point.logp_s,
+        logp_low_s=point.logp_p20_s,
+        logp_high_s=point.logp_p80_s,
     )

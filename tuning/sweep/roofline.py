@@ -18,68 +18,21 @@ from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from packing.spec import aligned
 from tuning.plan.batch import Batch
-from tuning.plan.device_peaks import peak_tflops
+from tuning.plan.gpus import Gpu
 from tuning.plan.plan import TuningPlan
-from tuning.sweep.batches import OtherBatches, too_long
-from tuning.sweep.candidates import candidate_caps, counted
-from tuning.sweep.memory_fit import MemoryFit
+from tuning.sweep.batches import OtherBatches, candidate_caps, counted, over_batches
+from tuning.sweep.costmodel import MemoryFit
 from tuning.sweep.pick import recommend
 from tuning.sweep.result import Candidate, SweepResult
 
 _UTILISATION = (0.25, 0.4, 0.55)
 _TRACED = 4
+_ESTIMATED = (
+    "Times are estimated from FLOPs and bandwidth at 25 % to 55 % of the peak: run the same "
+    "command on the GPU to measure."
+)
 _ADAM_BYTES = {"float32": 28, "bfloat16": 16}
 """Read and written per parameter: two moments, master weight, gradient, parameter."""
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """A GPU by its data sheet: dense bfloat16 TFLOP/s, GB/s of memory, GiB of memory."""
-
-    name: str
-    bfloat16_tflops: float
-    float32_tflops: float
-    bandwidth_gbs: float
-    memory_gib: float
-
-
-# bandwidth in GB/s and memory in GiB, by the makers' data sheets
-_MEMORY = {
-    "a100-40": (1_555, 40),
-    "a100-80": (2_039, 80),
-    "h100-80": (3_350, 80),
-    "h200-141": (4_800, 141),
-    "b200": (8_000, 180),
-    "l40s": (864, 48),
-    "rtx-4090": (1_008, 24),
-}
-GPUS = tuple(_MEMORY)
-
-
-def gpu_named(device: str) -> Gpu | None:
-    """A GPU of the table, or ``gpu:TFLOPS:GB_PER_S:GIB`` of one's own; None for a real device.
-
-    Raises ValueError where the own numbers cannot be read.
-    """
-    name = device.lower()
-    if name in _MEMORY:
-        bandwidth, memory = _MEMORY[name]
-        sheet = name.upper().replace("-", " ")
-        bf16, fp32 = peak_tflops(sheet, "bfloat16"), peak_tflops(sheet, "float32")
-        assert bf16 is not None and fp32 is not None  # every GPU of the table has its peaks
-        return Gpu(name, bf16, fp32, bandwidth, memory)
-    if not name.startswith("gpu:"):
-        return None
-    try:
-        tflops, bandwidth_gbs, gib = (float(x) for x in name.removeprefix("gpu:").split(":"))
-        if min(tflops, bandwidth_gbs, gib) <= 0:
-            raise ValueError
-    except ValueError:
-        raise ValueError(
-            f"{device!r}: a GPU of one's own is gpu:TFLOPS:GB_PER_S:GIB, such as gpu:400:2000:64; "
-            f"known ones are {', '.join(GPUS)}."
-        ) from None
-    return Gpu(name, tflops, tflops, bandwidth_gbs, gib)
 
 
 @dataclass(frozen=True)
@@ -135,17 +88,15 @@ def estimate_sweep(
 
     rows: the plan's batch; others: the batches of the data that follow it
     """
-    bench = Batch(rows, PrefixOrder.of(rows))
+    batch = Batch(rows, PrefixOrder.of(rows))
     more = OtherBatches.of(plan, others)
     shape = Shape.of(plan.model)
+    roofline = _Roofline(gpu, shape, plan)
     budget = int((plan.memory_budget_gib or gpu.memory_gib) * 2**30)
-    memory = _memory(bench, plan, budget, longest_row)
+    memory = _memory(batch, plan, budget, longest_row)
     points = []
-    for cap in candidate_caps(bench, plan, longest_row, memory.largest):
-        one = counted(bench, plan, cap)
-        if plan.prompts_per_step and not one.refused:
-            one = too_long(cap, longest_row) or one
-        one = more.counted(one)
+    for cap in candidate_caps(batch, plan, longest_row, memory.largest):
+        one = more.candidate(batch, cap, longest_row)
         if not one.refused:
             one = replace(
                 one,
@@ -154,37 +105,32 @@ def estimate_sweep(
                 memory_kind="estimated",
             )
             if one.fits:
-                one = _tree_timed(one, bench, gpu, shape, plan)
-                one = _over_batches(one, more, gpu, shape)
+                one = roofline.trees(one, batch, more)
         points.append(one)
-    flat = _flat(bench, plan, gpu, shape, points)
-    return SweepResult(
+    flat = roofline.flat(batch, points)
+    blank = more.blank(
+        batch,
+        longest_row,
+        model=f"{plan.model}: {shape.parameters:,} parameters, {plan.dtype}",
+        machine=f"{gpu.name} (not measured)",
+        budget_bytes=budget,
+    )
+    return replace(
+        blank,
         points=tuple(points),
         baselines={"flat": flat, "padded": None},
         pick=recommend(points, {"flat": flat}, budget),
-        holdout_error=None,
-        model=f"{plan.model}: {shape.parameters:,} parameters, {plan.dtype}",
-        machine=f"{gpu.name} (not measured)",
-        original_tokens=rows.n_tokens,
-        longest_row=max(bench.rows.longest, longest_row),
-        budget_bytes=budget,
         memory_note="peak of Espalier's own step, traced without a GPU",
-        notes=(
-            *more.note(rows),
-            "Times are estimated from FLOPs and bandwidth at 25 % to 55 % of the peak: run the "
-            "same command on the GPU to measure.",
-        ),
+        notes=(*blank.notes, _ESTIMATED),
         finished=True,
-        n_batches=more.total,
-        measured_batch=more.measured_name(rows),
     )
 
 
-def _memory(bench: Batch, plan: TuningPlan, budget: int, longest_row: int) -> MemoryFit:
+def _memory(batch: Batch, plan: TuningPlan, budget: int, longest_row: int) -> MemoryFit:
     """Traced at two caps; peak memory grows with tokens in nearly straight pieces."""
     from kernels.memory import estimate_memory
 
-    low = aligned(max(bench.rows.longest, longest_row, 1), plan.alignment)
+    low = aligned(max(batch.rows.longest, longest_row, 1), plan.alignment)
     peaks = {
         cap: estimate_memory(
             plan.model,
@@ -200,65 +146,46 @@ def _memory(bench: Batch, plan: TuningPlan, budget: int, longest_row: int) -> Me
     return MemoryFit.of(peaks, budget)
 
 
-def _tree_timed(
-    one: Candidate, bench: Batch, gpu: Gpu, shape: Shape, plan: TuningPlan
-) -> Candidate:
-    cap, tokens = one.max_tokens_per_mb, bench.rows.n_tokens
-    area = bench.simulation(plan, cap).tree_area // plan.dp_size
-    predicted = bench.simulation(plan, cap).tree_tokens
-    return _timed(one, gpu, shape, plan, one.paid_tokens or 0, predicted, area, tokens)
+@dataclass(frozen=True)
+class _Roofline:
+    """Steps of a plan on a GPU."""
 
+    gpu: Gpu
+    shape: Shape
+    plan: TuningPlan
 
-def _over_batches(one: Candidate, more: OtherBatches, gpu: Gpu, shape: Shape) -> Candidate:
-    """The mean and the worst step of all batches, where there are several."""
-    cap, plan = one.max_tokens_per_mb, more.plan
-    timed = [one] + [
-        _tree_timed(counted(bench, plan, cap), bench, gpu, shape, plan) for bench in more.benches
-    ]
-    seconds = [each.step_s or 0.0 for each in timed]
-    if len(seconds) == 1:
-        return one
-    return replace(
-        one, mean_predicted_s=sum(seconds) / len(seconds), worst_predicted_s=max(seconds)
-    )
+    def tree(self, one: Candidate, batch: Batch) -> Candidate:
+        """``one`` with the time of its trees."""
+        simulation = batch.simulation(self.plan, one.max_tokens_per_mb)
+        return self._timed(one, batch, simulation.tree_tokens, simulation.tree_area)
 
+    def trees(self, one: Candidate, batch: Batch, more: OtherBatches) -> Candidate:
+        """The same, with the mean and the worst step of all batches where there are several."""
+        cap, timed = one.max_tokens_per_mb, self.tree(one, batch)
+        others = [self.tree(counted(other, self.plan, cap), other) for other in more.batches]
+        return over_batches(timed, [each.step_s or 0.0 for each in (timed, *others)])
 
-def _timed(
-    one: Candidate,
-    gpu: Gpu,
-    shape: Shape,
-    plan: TuningPlan,
-    padded: int,
-    predicted: int,
-    area: int,
-    original: int,
-) -> Candidate:
-    ranks = plan.dp_size
-    low, middle, high = step_seconds(gpu, shape, plan, padded // ranks, predicted // ranks, area)
-    return replace(
-        one,
-        step_s=middle,
-        step_kind="estimated",
-        low_s=low,
-        high_s=high,
-        tokens_per_s=original / middle,
-        message=f"roofline of {gpu.name}: nothing was measured on it",
-    )
-
-
-def _flat(
-    bench: Batch, plan: TuningPlan, gpu: Gpu, shape: Shape, points: list[Candidate]
-) -> Candidate | None:
-    """Flat micro-batches at the first candidate that AReaL takes."""
-    for one in points:
-        if one.refused or not one.fits:
-            continue
-        simulation = bench.simulation(plan, one.max_tokens_per_mb)
-        paid = simulation.comparison.flat
-        if paid is None:
+    def flat(self, batch: Batch, points: list[Candidate]) -> Candidate | None:
+        """Flat micro-batches at the first candidate that AReaL takes."""
+        cap = next((one.max_tokens_per_mb for one in points if not one.refused and one.fits), None)
+        simulation = batch.simulation(self.plan, cap) if cap else None
+        paid = simulation.comparison.flat if simulation else None
+        if cap is None or simulation is None or paid is None:
             return None
-        area = simulation.flat_area // plan.dp_size
-        tokens = bench.rows.n_tokens
-        blank = Candidate(one.max_tokens_per_mb, paid_tokens=paid, padded_token_ratio=paid / tokens)
-        return _timed(blank, gpu, shape, plan, paid, tokens, area, tokens)
-    return None
+        tokens = batch.rows.n_tokens
+        blank = Candidate(cap, paid_tokens=paid, padded_token_ratio=paid / tokens)
+        return self._timed(blank, batch, tokens, simulation.flat_area)
+
+    def _timed(self, one: Candidate, batch: Batch, predicted: int, area: int) -> Candidate:
+        """predicted: tokens with logits; area: visible pairs; both of all ranks."""
+        parts = (n // self.plan.dp_size for n in (one.paid_tokens or 0, predicted, area))
+        low, middle, high = step_seconds(self.gpu, self.shape, self.plan, *parts)
+        return replace(
+            one,
+            step_s=middle,
+            step_kind="estimated",
+            low_s=low,
+            high_s=high,
+            tokens_per_s=batch.rows.n_tokens / middle,
+            message=f"roofline of {self.gpu.name}: nothing was measured on it",
+        )

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from tuning.jobs.points import Point
 from tuning.jobs.task import Task
+from tuning.plan.gpus import gpu_named
 from tuning.plan.plan import Layout
-from tuning.sweep.batches import OtherBatches, too_long
+from tuning.sweep.batches import LEAST_CANDIDATES, OtherBatches, candidate_caps
 from tuning.sweep.board import Board
-from tuning.sweep.candidates import LEAST_CANDIDATES, candidate_caps, counted
 from tuning.sweep.pick import advice_for
-from tuning.sweep.result import Candidate, SweepResult
-from tuning.sweep.roofline import estimate_sweep, gpu_named
+from tuning.sweep.result import SweepResult
+from tuning.sweep.roofline import estimate_sweep
 
 if TYPE_CHECKING:
     from tuning.measure.ranks import RankBench
@@ -72,26 +72,25 @@ class Sweep:
         self._deadline = time.monotonic() + budget_s
         self._longest_row = longest_row
         self._others = OtherBatches.of(task.plan, task.others)
-        rows = bench.bench.rows
-        self.board = Board(
-            {},
-            {},
-            bench.memory.budget,
-            rows.n_tokens,
-            max(rows.longest, longest_row),
-            bench.description,
-            bench.question("tree", 0).machine,
-            (*bench.notes, *self._others.note(rows)),
-            gradient_bytes=bench.gradient_bytes,
-            n_batches=self._others.total,
-            measured_batch=self._others.measured_name(rows),
+        blank = self._others.blank(
+            bench.batch,
+            longest_row,
+            model=bench.description,
+            machine=bench.question("tree", 0).machine,
+            budget_bytes=bench.memory.budget,
+            notes=bench.notes,
         )
-        self._consider(candidate_caps(bench.bench, task.plan, longest_row))
+        self.board = Board(blank, bench.memory.budget, bench.gradient_bytes)
+        self._consider(candidate_caps(bench.batch, task.plan, longest_row))
 
     def _consider(self, caps: list[int]) -> None:
         """Count each cap's trees, and what its step's time depends on."""
         board, bench = self.board, self._bench
-        board.candidates = {cap: board.candidates.get(cap) or self._counted(cap) for cap in caps}
+        board.candidates = {
+            cap: board.candidates.get(cap)
+            or self._others.candidate(bench.batch, cap, self._longest_row)
+            for cap in caps
+        }
         board.features = {
             cap: board.features.get(cap) or bench.share("tree", cap).features
             for cap, one in board.candidates.items()
@@ -102,13 +101,6 @@ class Sweep:
             for cap in board.features
         }
 
-    def _counted(self, cap: int) -> Candidate:
-        plan = self._task.plan
-        one = counted(self._bench.bench, plan, cap)
-        if plan.prompts_per_step and not one.refused:
-            one = too_long(cap, self._longest_row) or one
-        return self._others.counted(one)
-
     def _narrow(self) -> None:
         """Spread the candidates over what fits, where memory ends well before the range does."""
         board, plan = self.board, self._task.plan
@@ -116,7 +108,7 @@ class Sweep:
         beyond = [cap for cap in board.features if largest is not None and cap > largest]
         if plan.caps or len(beyond) < _MANY_BEYOND:
             return
-        caps = candidate_caps(self._bench.bench, plan, self._longest_row, largest)
+        caps = candidate_caps(self._bench.batch, plan, self._longest_row, largest)
         self._consider(sorted({*caps, *board.trees(), min(beyond)}))
 
     def run(self) -> str:
@@ -134,7 +126,7 @@ class Sweep:
                 self._ask("tree", cap)
             self._run_off()
             plan, points = self._task.plan, board.result().points
-            board.advice = tuple(advice_for(self._bench.bench, plan, points))
+            board.advice = tuple(advice_for(self._bench.batch, plan, points))
         return _told(self._task, board.result(finished=True))
 
     def _ask(self, mode: Layout, cap: int, limit_s: float | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from tuning.workspace.compare import Compared, ComparedFigure, compare, percent, same_rows, written
 from tuning.workspace.compare_side import TOKENS, Side, StepAt, side_of
-from tuning.workspace.compare_text import compare_line, plan_of_link, text_of
+from tuning.workspace.compare_text import aligned_columns, compare_line, plan_of_link, text_of
 from tuning.workspace.file import (
     open_workspace,
     read_sweep_file,
@@ -39,6 +39,7 @@ __all__ = [
     "StepAt",
     "Workspace",
     "WorkspaceError",
+    "aligned_columns",
     "compare",
     "compare_line",
     "export",

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tuning.jobs.points import Point, answers
 from tuning.plan.commands import rows_argument, source_options
 from tuning.plan.plan import Layout, TuningPlan
 from tuning.plan.summary import BatchSummary
@@ -101,7 +100,7 @@ def side_of(workspace: Workspace, title: str = "", counted: BatchSummary | None 
         title or rows_argument(plan.source),
         tuple(measures),
         _settings(plan),
-        _machine(workspace) if any(known.values()) else "",
+        workspace.machine if any(known.values()) else "",
         counted.fingerprint if counted else workspace.fingerprint,
         refused,
         tuple(_step(mode, one) for mode, found in known.items() for one in found.values()),
@@ -178,34 +177,11 @@ def _known(workspace: Workspace, mode: Layout) -> dict[int, Candidate]:
         baseline = sweep.baselines.get(mode)
         shown = sweep.points if mode == "tree" else () if baseline is None else (baseline,)
         found = {one.max_tokens_per_mb: one for one in shown}
-    for point in reversed(_own_points(workspace, mode)):
-        cap = point.question.max_tokens_per_mb
+    newest = {point.question.max_tokens_per_mb: point for point in reversed(workspace.steps(mode))}
+    for cap, point in newest.items():
         if cap not in found or found[cap].step_kind != "measured":
             found[cap] = timed(Candidate(cap), point, False, _budget(workspace))
     return dict(sorted(found.items()))
-
-
-def _own_points(workspace: Workspace, mode: Layout) -> list[Point]:
-    """The newest point of each cap, of one machine; an estimate for a GPU elsewhere has none."""
-    plan = workspace.plan
-    mine = [one.point for one in workspace.points if answers(one.point, plan, mode)]
-    machine = _machine(workspace)
-    newest: dict[int, Point] = {}
-    for point in mine:
-        if point.question.machine == machine:
-            newest.setdefault(point.question.max_tokens_per_mb, point)
-    return list(newest.values())
-
-
-def _machine(workspace: Workspace) -> str:
-    """Of the sweep, else of the newest point that may be used."""
-    if workspace.sweep is not None:
-        return workspace.sweep.machine
-    plan = workspace.plan
-    return next(
-        (one.point.question.machine for one in workspace.points if answers(one.point, plan)),
-        "",
-    )
 
 
 def _budget(workspace: Workspace) -> int | None:

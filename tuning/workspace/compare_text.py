@@ -26,7 +26,7 @@ def text_of(compared: Compared) -> str:
         )
         for line in compared.lines
     ]
-    parts = [[*head, *_aligned(rows)]]
+    parts = [[*head, *aligned_columns(rows)]]
     if compared.caps:
         steps = [("step, s", "cap", "A", "B", "B ÷ A", "")]
         steps += [
@@ -40,7 +40,7 @@ def text_of(compared: Compared) -> str:
             )
             for one in compared.caps
         ]
-        parts.append(_aligned(steps))
+        parts.append(aligned_columns(steps))
     parts.append([f"{name}: {one} → {other}" for name, one, other in compared.changed])
     parts.append(list(compared.notes))
     return "\n\n".join("\n".join(part) for part in parts if part)
@@ -74,7 +74,8 @@ def _with_kind(shown: str, kind: str) -> str:
     return shown if kind in ("", "exact") else f"{shown} {kind}".strip()
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def aligned_columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Lines of a table for a terminal; all columns but the first and the last end alike."""
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     return [
         "  ".join(

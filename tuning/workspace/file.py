@@ -16,9 +16,12 @@ import os
 import re
 import zipfile
 import zlib
-from dataclasses import asdict, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Annotated, BinaryIO, TypeVar
+
+from pydantic import AfterValidator, PlainValidator
 
 from packing.rows import RowsError
 from packing.sources.errors import SourceError
@@ -33,8 +36,6 @@ from tuning.workspace.rows import FILE, read_rows, write_rows
 from tuning.workspace.workspace import SavedPoint, Workspace, WorkspaceError
 
 T = TypeVar("T")
-
-_RUN = re.compile(r"[\w-]{1,64}")
 
 FORMAT, VERSION = "espalier-workspace", 2
 _COUNTED_IN_FILE_ORDER = 1
@@ -54,6 +55,37 @@ _UNREADABLE = (
     RuntimeError,
     UnicodeDecodeError,
 )
+
+
+def _run_name(name: str) -> str:
+    if not re.fullmatch(r"[\w-]{1,64}", name):
+        raise ValueError("it is not the name of a run")
+    return name
+
+
+_Plan = Annotated[TuningPlan, PlainValidator(TuningPlan.from_json)]
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """An entry of ``points.json``: a SavedPoint."""
+
+    run: Annotated[str, AfterValidator(_run_name)]
+    plan: _Plan
+    point: Point
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What ``workspace.json`` says of the workspace."""
+
+    plan: _Plan
+    provenance: Provenance | None = None
+    fingerprint: str = ""
+    made_at: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
 
 
 def save_workspace(path: Path, workspace: Workspace, with_rows: bool = False) -> None:
@@ -108,7 +140,7 @@ def read_workspace(source: BinaryIO, name: str) -> Workspace:
         ) from None
     try:
         return _workspace(members)
-    except (CheckError, PlanError, SourceError, RowsError) as error:
+    except (CheckError, RowsError) as error:
         sentence = str(error).rstrip(".")
         raise WorkspaceError(f"{name} is not a workspace file that opens: {sentence}.") from None
 
@@ -171,26 +203,24 @@ def _workspace(members: dict[str, bytes]) -> Workspace:
             f"a newer Espalier wrote it (version {version}, this one reads {VERSION}); "
             "update Espalier"
         )
-    provenance = head.get("provenance")
+    told = _fields_of(_Head, head, _HEAD)
     rows = read_rows(members[FILE]) if FILE in members else None
     old = version <= _COUNTED_IN_FILE_ORDER
     notes = ["An older Espalier wrote the file: its counted figures were not taken."] * old
+    saved = _optional(members, _POINTS, tuple[_Saved, ...])
     made = Workspace(
-        plan=TuningPlan.from_json(head.get("plan")),
+        plan=told.plan,
         batch=None if old else _optional(members, _BATCH, BatchSummary),
-        points=_read_points(members.get(_POINTS, b"[]")),
+        points=tuple(SavedPoint(**vars(one)) for one in saved or ()),
         sweep=_optional(members, _SWEEP, SweepResult),
-        provenance=checked.read(Provenance, provenance, "provenance") if provenance else None,
+        provenance=told.provenance,
         rows=rows,
-        made_at=_text(head.get("made_at", ""), "made_at"),
-        versions={
-            _text(k, "versions"): _text(v, "versions")
-            for k, v in _object(head.get("versions", {}), "versions").items()
-        },
-        notes=(*(_text(one, "notes") for one in _list(head.get("notes", []), "notes")), *notes),
-        tags=tuple(_text(one, "tags")[:40] for one in _list(head.get("tags", []), "tags")[:4]),
+        made_at=told.made_at,
+        versions=told.versions,
+        notes=(*told.notes, *notes),
+        tags=tuple(one[:40] for one in told.tags[:4]),
     )
-    stated = _text(head.get("fingerprint", ""), "fingerprint")
+    stated = told.fingerprint
     found = rows.fingerprint if rows is not None else made.fingerprint or stated
     if stated != found or made.fingerprint not in ("", found):
         raise CheckError(f"its rows are not those it was made of ({found} instead of {stated})")
@@ -203,6 +233,12 @@ def _optional(members: dict[str, bytes], name: str, kind: type[T]) -> T | None:
     return checked.read(kind, checked.parse_json(members[name], name), name)
 
 
+def _fields_of(kind: type[T], value: Mapping[str, object], where: str) -> T:
+    """What ``value`` says of the fields of a dataclass; what stands beside them is passed over."""
+    known = [one.name for one in fields(kind)]  # type: ignore[arg-type]
+    return checked.read(kind, {name: value[name] for name in known if name in value}, where)
+
+
 def read_sweep_file(path: Path) -> tuple[TuningPlan, SweepResult]:
     """What ``sweep --json`` printed: the result's fields with the plan beside them.
 
@@ -211,43 +247,12 @@ def read_sweep_file(path: Path) -> tuple[TuningPlan, SweepResult]:
     try:
         if path.stat().st_size > MOST_JSON_BYTES:
             raise CheckError(f"it is larger than {MOST_JSON_BYTES >> 20} MiB")
-        value = _object(checked.parse_json(path.read_bytes(), "it"), "it")
+        value = checked.parse_json(path.read_bytes(), "it")
+        if not isinstance(value, dict):
+            raise CheckError("it is not an object")
         if "plan" not in value:
             raise CheckError("it has no plan; give the run instead")
-        known = {one.name for one in fields(SweepResult)}
-        sweep = {name: content for name, content in value.items() if name in known}
-        return TuningPlan.from_json(value["plan"]), checked.read(SweepResult, sweep, "it")
+        return TuningPlan.from_json(value["plan"]), _fields_of(SweepResult, value, "it")
     except (CheckError, PlanError, SourceError) as error:
         reason = str(error).rstrip(".")
         raise WorkspaceError(f"{path.name} is not the JSON of a sweep: {reason}.") from None
-
-
-def _read_points(text: bytes) -> tuple[SavedPoint, ...]:
-    found = []
-    for at, value in enumerate(_list(checked.parse_json(text, _POINTS), _POINTS)):
-        where = f"{_POINTS}[{at}]"
-        one = _object(value, where)
-        point = checked.read(Point, one.get("point"), f"{where}.point")
-        run = _text(one.get("run"), f"{where}.run")
-        if not _RUN.fullmatch(run):
-            raise CheckError(f"{where}.run is not the name of a run")
-        found.append(SavedPoint(run, TuningPlan.from_json(one.get("plan")), point))
-    return tuple(found)
-
-
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise CheckError(f"{where} is not text")
-    return value
-
-
-def _list(value: Any, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise CheckError(f"{where} is not a list")
-    return value
-
-
-def _object(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise CheckError(f"{where} is not an object")
-    return value

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from packing.rows import Rows
 from packing.sources.errors import SourceError
@@ -66,29 +65,11 @@ def keep_sweep(workspace: Workspace, jobs: Jobs) -> bool:
     result = json.loads(json.dumps(sweep.to_json()))
     if shown is not None and shown["result"] == result:
         return False
-    created = datetime.now(UTC)
-    # Names sort by time, also those of two files opened within a second.
-    folder = jobs.folder / f"{created:%Y%m%d-%H%M%S-%f}"
-    folder.mkdir()
     message = "from a workspace file" + ("" if sweep.finished else ", stopped before its end")
     events = [{"type": "result", "result": result}, {"type": "done", "message": message}]
-    (folder / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in events))
-    job = {
-        "kind": "sweep",
-        "plan": workspace.plan.to_json(),
-        "arguments": {
-            "budget_s": 0.0,
-            "longest_row": sweep.longest_row,
-            "data": workspace.fingerprint,
-            "question": question,
-        },
-        "created_at": created.isoformat(timespec="seconds"),
-        "timeout_s": 0.0,
-        "store": str(jobs.store.path),
-    }
-    # Last, and whole: a folder is a job from the moment this is there.
-    (folder / "job.part").write_text(json.dumps(job))
-    (folder / "job.part").rename(folder / "job.json")
+    data = {"data": workspace.fingerprint, "question": question}
+    given = {"budget_s": 0.0, "longest_row": sweep.longest_row} | data
+    jobs.add_ended("sweep", workspace.plan, given, events)
     return True
 
 

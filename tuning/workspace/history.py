@@ -15,6 +15,8 @@ from tuning.plan.plan import TuningPlan
 from tuning.sweep.result import question_of
 from tuning.workspace.workspace import Workspace, points_of, sweep_of
 
+_NESTED = ("question", "phases_s", "features", "versions", "memory_parts", "notes")
+
 
 class HistoryError(ValueError):
     """A run or a file name cannot be used; the message says which there are."""
@@ -71,24 +73,8 @@ def table(entries: Sequence[Entry]) -> list[dict[str, Any]]:
         point = entry.point
         record: dict[str, Any] = {"id": entry.id, "run": entry.run, "device": entry.plan.device}
         record |= vars(point.question)
-        record |= {
-            "outcome": point.outcome,
-            "step_s": point.step_s,
-            "p20_s": point.p20_s,
-            "p80_s": point.p80_s,
-            "repeats": point.repeats,
-            "logp_s": point.logp_s,
-            "tokens_per_s": point.tokens_per_s,
-            "n_trees": point.n_trees,
-            "original_tokens": point.original_tokens,
-            "tree_tokens": point.tree_tokens,
-            "padded_tokens": point.padded_tokens,
-            "memory_bytes": point.memory_bytes,
-            "memory_kind": point.memory_kind,
-            "loss": point.loss,
-            "message": point.message,
-            "measured_at": point.measured_at,
-        }
+        record |= {name: value for name, value in vars(point).items() if name not in _NESTED}
+        record["tokens_per_s"] = point.tokens_per_s
         record |= {f"{name}_s": value for name, value in point.phases_s.items()}
         record |= {f"feature_{name}": value for name, value in point.features.items()}
         record |= {f"version_{name}": value for name, value in point.versions.items()}

@@ -6,7 +6,6 @@ their whole plans, a sweep, where rows come from, and the rows themselves where 
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,16 +17,13 @@ from packing.sources.errors import SourceError
 from packing.sources.load import load, tokenizer_named
 from packing.sources.loaded import Provenance
 from tuning.jobs.jobs import Jobs, JobView, load_rows
-from tuning.jobs.points import Point, answers
+from tuning.jobs.points import Point, answers, installed_versions
 from tuning.jobs.store import Store
 from tuning.plan.batch import Batch, batch_rows
-from tuning.plan.plan import TuningPlan
+from tuning.plan.plan import Layout, TuningPlan
 from tuning.plan.summary import BatchSummary
 from tuning.sweep.result import SweepResult
 from tuning.workspace.rows import kept_rows, tags_of
-
-_PACKAGES = ("torch", "transformers", "numpy", "pyarrow")
-
 
 Source = tuple[Rows, Provenance]
 """A plan's batch as its source has it now, and where it comes from."""
@@ -76,6 +72,19 @@ class Workspace:
             return self.batch.fingerprint
         return self.points[0].point.question.data if self.points else ""
 
+    @property
+    def machine(self) -> str:
+        """Whose times are shown: the sweep's, else that of the plan's newest point."""
+        if self.sweep is not None:
+            return self.sweep.machine
+        usable = (one.point for one in self.points if answers(one.point, self.plan))
+        return next((point.question.machine for point in usable), "")
+
+    def steps(self, mode: Layout) -> list[Point]:
+        """Points of the plan in a mode, at any cap, of that machine alone, newest first."""
+        mine = (one.point for one in self.points if answers(one.point, self.plan, mode))
+        return [point for point in mine if point.question.machine == self.machine]
+
     @classmethod
     def of(
         cls,
@@ -102,7 +111,7 @@ class Workspace:
             provenance,
             rows,
             datetime.now(UTC).isoformat(timespec="seconds"),
-            _versions(),
+            installed_versions("torch", "transformers", "numpy", "pyarrow"),
             tuple(notes),
             tags_of(plan.source),
         )
@@ -235,13 +244,3 @@ def _read_source(plan: TuningPlan) -> tuple[Rows | None, Provenance | None, list
 def _read_or_none(plan: TuningPlan) -> Source | None:
     rows, provenance, _ = _read_source(plan)
     return None if rows is None or provenance is None else (rows, provenance)
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in _PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found

@@ -45,10 +45,11 @@ def test_figures_are_those_of_the_batch() -> None:
 
 
 def test_a_measured_step_of_this_plan_is_taken_with_its_flat_one() -> None:
-    found = evidence_of(BENCH, PLAN, [point("flat"), point()]).measured
+    evidence = evidence_of(BENCH, PLAN, [point("flat"), point()])
+    found = evidence.measured
     assert found is not None
-    assert (found.step_s, found.tokens_per_s, found.memory_gib) == (2.0, 3.5, 1.0)
-    assert found.flat_step_s == 2.0
+    assert (found.step_s, found.tokens_per_s, found.memory_bytes) == (2.0, 3.5, 2**30)
+    assert evidence.flat_s == 2.0
 
 
 @pytest.mark.parametrize(
@@ -59,8 +60,8 @@ def test_a_step_of_another_question_is_passed_over(change: dict) -> None:
 
 
 def test_a_flat_step_of_another_machine_is_passed_over() -> None:
-    found = evidence_of(BENCH, PLAN, [point("flat", machine="H200"), point()]).measured
-    assert found is not None and found.flat_step_s is None
+    found = evidence_of(BENCH, PLAN, [point("flat", machine="H200"), point()])
+    assert found.measured is not None and found.flat_s is None
 
 
 def test_a_batch_that_does_not_fit_is_refused() -> None:

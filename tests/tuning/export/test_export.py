@@ -22,12 +22,12 @@ from tuning.export.export import (
     Evidence,
     ExportError,
     Form,
-    Measured,
     changes,
     override_lines,
     render,
     settings,
 )
+from tuning.jobs.points import Point, Question
 from tuning.plan.plan import TuningPlan
 
 PLAN = TuningPlan(
@@ -40,12 +40,30 @@ PLAN = TuningPlan(
     model="qwen3-8b",
     gradient_checkpointing=True,
 )
+
+
+def timed(plan: TuningPlan, device: str) -> Point:
+    asked = Question.of(plan, "tree", plan.max_tokens_per_mb, "abcd", device, "2.9")
+    return Point(
+        asked,
+        "measured",
+        step_s=1.5,
+        p20_s=1.4,
+        p80_s=1.6,
+        repeats=5,
+        original_tokens=100_000,
+        memory_bytes=int(70.5 * 2**30),
+        measured_at="2026-11-30",
+    )
+
+
 EVIDENCE = Evidence(
     data="abcd",
     rows=256,
     tokens=100_000,
     packing={"trees": 7, "tree_token_ratio": 0.3125},
-    measured=Measured(1.5, 66_666.0, "H200", "2026-11-30", 5, 1.4, 1.6, 70.5, 3.0),
+    measured=timed(PLAN, "H200"),
+    flat_s=3.0,
     versions={"torch": "2.9"},
     date="2026-11-30",
     link="http://127.0.0.1:8501/export?cap=16384",
@@ -167,7 +185,7 @@ def test_no_name_from_outside_becomes_part_of_the_config(
     except SourceError:
         reject()
     plan = replace(PLAN, source=source, model=model)
-    evidence = Evidence(measured=Measured(1.0, 1.0, device, ""), link=link)
+    evidence = Evidence(measured=timed(plan, device), link=link)
     try:
         read = yaml.safe_load(render(plan, evidence))
     except yaml.reader.ReaderError:

@@ -27,7 +27,7 @@ from tuning.measure.proofs.flat import FlatAttention
 from tuning.measure.proofs.interpreter import MOST_TOKENS, interpret, small_tree
 from tuning.measure.proofs.problem import KernelProblem, usable_device
 from tuning.measure.proofs.reference import Reference
-from tuning.plan.device_peaks import peak_tflops
+from tuning.plan.gpus import peak_tflops
 from tuning.plan.plan import TuningPlan
 
 PLAN = TuningPlan(max_tokens_per_mb=128)

@@ -61,7 +61,7 @@ def test_two_ranks_over_gloo_give_one_point_of_both() -> None:
     assert point.p20_s <= point.step_s <= point.p80_s and point.logp_s > 0
     assert point.memory_kind == "peak resident memory of the fullest rank"
     assert (point.memory_bytes or 0) > 2**20
-    chain = bench.bench.simulation(PLAN, 256)
+    chain = bench.batch.simulation(PLAN, 256)
     dummies = [sum(one.ranks[rank].dummies for one in chain.ppo_update) for rank in range(2)]
     assert sum(dummies) > 0
     assert point.notes == (

@@ -15,7 +15,7 @@ from tuning.measure.batch import Prepared
 from tuning.measure.shares import folded
 from tuning.measure.step import Bench
 from tuning.plan.plan import Layout, TuningPlan
-from tuning.sweep.memory_fit import MemoryFit
+from tuning.sweep.costmodel import MemoryFit
 
 torch.set_num_threads(1)
 
@@ -61,9 +61,9 @@ def test_a_point_counts_and_times_whole_steps(bench: Bench) -> None:
         "packing", "inputs", "mask", "forward", "backward", "optimizer",
     }  # fmt: skip
     assert sum(point.phases_s.values()) <= 1.5 * point.step_s
-    assert point.original_tokens == bench.bench.rows.n_tokens
-    assert point.n_trees == bench.bench.simulation(bench.plan, 512).n_trees
-    assert point.tree_tokens == bench.bench.simulation(bench.plan, 512).tree_tokens
+    assert point.original_tokens == bench.batch.rows.n_tokens
+    assert point.n_trees == bench.batch.simulation(bench.plan, 512).n_trees
+    assert point.tree_tokens == bench.batch.simulation(bench.plan, 512).tree_tokens
     assert point.padded_tokens == 512 * point.n_trees
     assert point.features["micro_batches"] == point.n_trees
     assert point.versions["threads"] == str(torch.get_num_threads())
@@ -85,8 +85,8 @@ def test_the_logp_pass_packs_the_whole_batch_before_minibatches() -> None:
         assert isinstance(prepared, Prepared)
         assert len(prepared.share.minibatches) == 4 and len(prepared.logp.minibatches) == 1
         rows = sorted(r for b in prepared.logp.batches for r in b.layout.rows.tolist())
-        assert rows == list(range(len(made.bench.rows)))
-    chain = made.bench.simulation(made.plan, 512)
+        assert rows == list(range(len(made.batch.rows)))
+    chain = made.batch.simulation(made.plan, 512)
     trees = made.logp_share("tree", 512)
     assert trees.n_trees == chain.compute_logp.trees_per_rank
     assert trees.tree_tokens == chain.compute_logp.tree_tokens
@@ -102,10 +102,10 @@ def test_a_share_of_several_ranks_says_that_it_ran_alone() -> None:
 
 def test_a_cap_below_the_longest_row_is_refused_in_areals_words(bench: Bench) -> None:
     point = bench.measure("tree", 64)
-    longest = bench.bench.rows.longest
+    longest = bench.batch.rows.longest
     assert point.outcome == "refused" and point.step_s is None
     assert "exceeds max_tokens_per_tree 64" in point.message
-    assert any(str(n) in point.message for n in bench.bench.rows.lengths if n > 64)
+    assert any(str(n) in point.message for n in bench.batch.rows.lengths if n > 64)
     assert longest > 64
 
 
@@ -118,7 +118,7 @@ def test_several_ranks_run_the_dummy_trees_that_they_wait_for() -> None:
     plan = TuningPlan(dp_size=2, ppo_n_minibatches=2)
     made = Bench(plan, long)
     share = made.share("tree", 512)
-    chain = made.bench.simulation(plan, 512)
+    chain = made.batch.simulation(plan, 512)
     assert [len(m) for m in share.minibatches] == [p.trees_per_rank for p in chain.ppo_update]
     assert all(b.padded_tokens == 512 for b in share.batches)
     assert share.features["steps"] == 2
@@ -131,7 +131,7 @@ def test_a_dummy_tree_is_run_and_changes_nothing() -> None:
     from tuning.measure.shares import share_of
 
     made = Bench(PLAN, grpo_rows())
-    chain = made.bench.simulation(PLAN, 512)
+    chain = made.batch.simulation(PLAN, 512)
     rank = replace(chain.ppo_update[0].ranks[0], dummies=2)
     waiting: BatchSimulation = replace(
         chain, ppo_update=(replace(chain.ppo_update[0], ranks=(rank,)),)

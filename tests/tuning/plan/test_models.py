@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kernels.model import PRESETS
+from tuning.plan.gpus import GPUS, gpu_named
 from tuning.plan.models import MODELS
 from tuning.plan.plan import TuningPlan
-from tuning.sweep.roofline import GPUS, Shape, gpu_named, step_seconds
+from tuning.sweep.roofline import Shape, step_seconds
 
 
 def test_listed_models_are_the_presets() -> None:

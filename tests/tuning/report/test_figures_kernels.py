@@ -14,8 +14,7 @@ from packing.rows import Rows
 from packing.trie import whole_trie
 from tuning.measure.proofs.kernels import FLAT
 from tuning.report.figures.kernels import NAMES, attention_bars, layer_errors
-from tuning.report.figures.tile_maps import TileMap
-from tuning.report.figures.tiles import MOST_CELLS, pooled_by, tile_maps, tile_table
+from tuning.report.figures.tiles import MOST_CELLS, TileMap, pooled_by, tile_maps, tile_table
 
 MOST_BYTES = 300_000
 

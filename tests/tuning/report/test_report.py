@@ -32,7 +32,7 @@ from tests.tuning.workspaces import PLAN, point, rows, sweep, workspace
 from tuning.cli import report as commands
 from tuning.plan.picture import MAX_BANDS, batch_picture
 from tuning.report import figures_of, render_report, tables_of, write_figures, write_tables, zipped
-from tuning.report.steps import step_of
+from tuning.report.tables import step_of
 from tuning.sweep.result import Pick
 from tuning.workspace.file import save_workspace
 from tuning.workspace.workspace import SavedPoint, Workspace, WorkspaceError

@@ -13,7 +13,7 @@ from packing.layout import TreeLayout, areal_layout, depth_first_layout
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from packing.trie import Trie, whole_trie
-from tuning.report.figures.tile_maps import EMPTY, FULL, PARTIAL, Order, TileMap
+from tuning.report.figures.tiles import EMPTY, FULL, PARTIAL, Order, TileMap
 
 # The smallest alphabet that branches, so that nested prefixes and duplicates are common.
 row_lists = st.lists(st.lists(st.integers(0, 2), max_size=14), min_size=1, max_size=9)

@@ -15,12 +15,12 @@ from packing.spec import aligned
 from tests.tuning.sweep_cases import FormulaBench, RecordingTask, grpo_rows
 from tuning.measure.step import Bench
 from tuning.plan.batch import Batch, batch_rows
+from tuning.plan.gpus import gpu_named
 from tuning.plan.plan import TuningPlan
-from tuning.sweep.batches import MOST_BATCHES, OtherBatches, other_batches
-from tuning.sweep.candidates import counted
+from tuning.sweep.batches import MOST_BATCHES, OtherBatches, counted, other_batches
 from tuning.sweep.pick import recommend
 from tuning.sweep.result import SweepResult
-from tuning.sweep.roofline import estimate_sweep, gpu_named
+from tuning.sweep.roofline import estimate_sweep
 from tuning.sweep.run import Sweep
 
 torch.set_num_threads(1)

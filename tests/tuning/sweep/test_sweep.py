@@ -74,7 +74,7 @@ def test_candidates_are_aligned_and_start_at_the_longest_row(tmp_path: Path) -> 
     caps = [p.max_tokens_per_mb for p in result.points]
     assert all(cap % 128 == 0 for cap in caps) and caps == sorted(caps)
     assert min(caps) - 128 < made.rows.longest <= min(caps)
-    assert max(caps) >= made.bench.trie.n_tokens
+    assert max(caps) >= made.batch.trie.n_tokens
 
 
 def test_a_second_sweep_measures_nothing_and_says_from_when(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ Events: "result" with every error and the verdict.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -23,13 +22,13 @@ import torch
 
 from kernels.model import build_model, check_equivalence, resolve_config
 from packing.layout import TreeLayout, depth_first_layout
-from packing.packing import Packing
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
-from packing.trie import Forest, Trie, build_forest
+from packing.trie import Forest, forest_of
 from tuning.jobs.task import Task
 from tuning.measure.machine import fixed_threads
 from tuning.measure.proofs.problem import usable_device
+from tuning.measure.shares import folded
 from tuning.plan.batch import Batch
 from tuning.plan.plan import Dtype
 
@@ -60,10 +59,10 @@ def run(task: Task) -> str:
     torch.set_num_threads(fixed_threads())
     task.emit("progress", message="choosing trees")
     order = PrefixOrder.of(task.rows)
-    bench = Batch(task.rows, order)
-    forest = bench.simulation(task.plan).forest
+    forest = Batch(task.rows, order).simulation(task.plan).forest
     vocabulary = int(resolve_config(name).vocab_size)
-    rows = folded(task.rows, vocabulary)
+    fit = task.rows.tokens.max(initial=0) < vocabulary
+    rows = task.rows if fit else folded(task.rows, vocabulary)
     sample = choose(rows, order, forest, trees, budget)
     task.emit("progress", message=f"building {name}")
     model = build_model(name, dtype=dtype, device=usable_device(task.plan.device))
@@ -87,13 +86,6 @@ def run(task: Task) -> str:
     return found.verdict
 
 
-def folded(rows: Rows, vocabulary: int) -> Rows:
-    """The same rows with token ids modulo ``vocabulary``; themselves where all fit."""
-    if rows.tokens.max(initial=0) < vocabulary:
-        return rows
-    return Rows(rows.tokens % vocabulary, rows.offsets, rows.group)
-
-
 def choose(
     rows: Rows, order: PrefixOrder, forest: Forest, trees: int, row_tokens: int
 ) -> ProofSample:
@@ -105,7 +97,8 @@ def choose(
     chosen = _chosen_trees(forest, trees)
     for index in chosen:
         members.append(_neighbours(rows, forest, index, row_tokens // len(chosen)))
-    layouts = [depth_first_layout(rows, trie) for trie in _tries(order, members)]
+    tries = forest_of(order, members)
+    layouts = [depth_first_layout(rows, tries.tree(index)) for index in range(len(tries))]
     whole = int(forest.rows_per_tree[chosen].sum())
     return ProofSample(layouts, chosen, sum(map(len, members)), whole)
 
@@ -128,18 +121,6 @@ def _neighbours(rows: Rows, forest: Forest, tree: int, row_tokens: int) -> npt.N
     first = min(first, max(len(members) - _FEWEST_ROWS, 0))
     fitting = int(np.searchsorted(np.cumsum(lengths[first:]), row_tokens, side="right"))
     return members[first : first + max(fitting, _FEWEST_ROWS)]
-
-
-def _tries(order: PrefixOrder, members: Sequence[npt.NDArray[np.int64]]) -> list[Trie]:
-    """The tries of these rows, one a list."""
-    tree_of_row = np.full(len(order), -1, dtype=np.int32)
-    for index, rows in enumerate(members):
-        tree_of_row[rows] = index
-    tokens = np.array([order.tree_tokens(rows) for rows in members], dtype=np.int64)
-    arrival = np.concatenate([np.empty(0, dtype=np.int64), *members])
-    packing = Packing(tree_of_row, tokens, int(tokens.max(initial=0)), "sample", arrival)
-    forest = build_forest(order, packing)
-    return [forest.tree(index) for index in range(len(forest))]
 
 
 def _scope(sample: ProofSample, trees: int) -> str:

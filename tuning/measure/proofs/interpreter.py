@@ -15,8 +15,8 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,17 +27,6 @@ MOST_TOKENS = 256
 _MOST_NODES = 64
 _TIMEOUT_S = 300.0
 _ROOT = Path(__file__).resolve().parents[__package__.count(".") + 1]
-
-
-@dataclass(frozen=True)
-class InterpreterProof:
-    """errors: of out, dq, dk and dv, each over its largest true entry, in float32."""
-
-    tokens: int
-    nodes: int
-    query_heads: int
-    key_heads: int
-    errors: dict[str, float]
 
 
 def small_tree(nodes: TreeNodes, most: int = MOST_TOKENS) -> npt.NDArray[np.int32]:
@@ -55,9 +44,10 @@ def small_tree(nodes: TreeNodes, most: int = MOST_TOKENS) -> npt.NDArray[np.int3
     return np.repeat(offsets[after], lengths).astype(np.int32)
 
 
-def interpret(mask: TreeMask, group: int, head_dim: int) -> InterpreterProof:
+def interpret(mask: TreeMask, group: int, head_dim: int) -> dict[str, Any]:
     """Check the kernels on a small tree of ``mask``, in a process of its own.
 
+    Returns the tree's shape, and errors of out, dq, dk and dv, each over its largest true entry.
     group: query heads of the one key head. Raises RuntimeError with the process's last line.
     """
     end = small_tree(mask.nodes)
@@ -77,7 +67,8 @@ def interpret(mask: TreeMask, group: int, head_dim: int) -> InterpreterProof:
         raise RuntimeError(f"Triton's interpreter failed: {last}")
     errors = json.loads(answer.stdout.splitlines()[-1])
     nodes = len(TreeMask.from_subtree_end(end).nodes)
-    return InterpreterProof(len(end), nodes, group, 1, errors)
+    shape = {"tokens": len(end), "nodes": nodes, "query_heads": group, "key_heads": 1}
+    return shape | {"errors": errors}
 
 
 def main() -> None:

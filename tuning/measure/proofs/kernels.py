@@ -14,7 +14,7 @@ older), "result" (the fastest, and whether all are right).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ from tuning.measure.proofs.flat import FlatAttention
 from tuning.measure.proofs.interpreter import interpret
 from tuning.measure.proofs.problem import KernelProblem
 from tuning.measure.proofs.reference import BUDGET, TOLERANCES, Reference
-from tuning.plan.device_peaks import peak_tflops
+from tuning.plan.gpus import peak_tflops
 
 FLAT = "rows"
 REPEATS = 5
@@ -259,7 +259,7 @@ def _interpret(way: Way, problem: KernelProblem) -> None:
     except RuntimeError as error:
         way.facts["interpreter_failed"] = str(error)
         return
-    way.facts |= _judged(proof.errors, torch.float32) | {"interpreter": asdict(proof)}
+    way.facts |= _judged(proof["errors"], torch.float32) | {"interpreter": proof}
 
 
 def _failure(error: BaseException) -> str:

@@ -56,8 +56,7 @@ class KernelProblem:
 
         rows: the batch of the plan, as ``tuning.plan.batch.batch_rows`` draws it
         """
-        bench = Batch(rows, PrefixOrder.of(rows))
-        forest = bench.simulation(plan).forest
+        forest = Batch(rows, PrefixOrder.of(rows)).simulation(plan).forest
         if not 0 <= tree < len(forest):
             raise ValueError(
                 f"there is no tree {tree}: this packing has {len(forest)}, counted from 0"

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from packing.packing import Packing
 from packing.prefixes import PrefixOrder
-from packing.trie import Forest, Trie, build_forest
+from packing.trie import Forest, Trie, forest_of
 
 Int64s = npt.NDArray[np.int64]
 
@@ -101,10 +100,6 @@ class Fold:
         """Padding of the whole tree, rows left out included."""
         return self.max_tokens_per_mb - self.tree_tokens
 
-    @property
-    def n_pieces(self) -> int:
-        return sum(len(row.pieces) for row in self.rows)
-
 
 def choose_fold(order: PrefixOrder, forest: Forest, max_tokens_per_mb: int) -> Fold | None:
     """The tree to show, and its rows; None where there are no trees.
@@ -126,10 +121,10 @@ def choose_fold(order: PrefixOrder, forest: Forest, max_tokens_per_mb: int) -> F
         return None
     _, tree, first, last = best
     whole = forest.tree(tree)
-    shown = _trie_of(order, whole.sorted_rows[first:last])
+    shown = forest_of(order, [whole.sorted_rows[first:last]]).tree(0)
     while int(shown.row_count.sum()) > MAX_PIECES:
         last -= 1
-        shown = _trie_of(order, whole.sorted_rows[first:last])
+        shown = forest_of(order, [whole.sorted_rows[first:last]]).tree(0)
     return Fold(
         tree=tree,
         rows=tuple(_row(shown, i) for i in range(len(shown.sorted_rows))),
@@ -183,15 +178,6 @@ def _score(order: PrefixOrder, trie: Trie, first: int, last: int, saved: float) 
 def _saved(lengths: Int64s, shared: Int64s) -> float:
     """Part of the rows' tokens that their tree does without."""
     return float(shared.sum() / max(int(lengths.sum()), 1))
-
-
-def _trie_of(order: PrefixOrder, rows: Int64s) -> Trie:
-    """The trie of a few rows alone."""
-    tree_of_row = np.full(len(order), -1, dtype=np.int32)
-    tree_of_row[rows] = 0
-    tokens = order.tree_tokens(rows)
-    packing = Packing(tree_of_row, np.array([tokens], dtype=np.int64), tokens, "fold", rows)
-    return build_forest(order, packing).tree(0)
 
 
 def _row(trie: Trie, place: int) -> FoldRow:

@@ -16,7 +16,7 @@ from tuning.plan.numbers import number
 from tuning.report.figures.chart import COLORS
 
 COLOR = {name: f"#{nth:06d}" for nth, name in enumerate(COLORS, 1)}
-BLUE, ORANGE, GREEN, PINK, SKY, RED, GREY = COLOR.values()
+BLUE, ORANGE, GREEN, _, _, RED, GREY = COLOR.values()
 
 
 def styled(figure: go.Figure, height: int, legend: bool = True) -> go.Figure:
