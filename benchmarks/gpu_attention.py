@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from tuning.plan.device_peaks import peak_tflops
 
 from benchmarks.gpu_checks import TOLERANCE
 from benchmarks.gpu_device import Device, milliseconds
@@ -27,6 +26,7 @@ from benchmarks.gpu_reference import SampledReference
 from benchmarks.gpu_trees import GpuTree
 from kernels.attention.mask import TreeMask
 from kernels.triton import launch
+from tuning.plan.gpus import peak_tflops
 
 SECONDS_EACH = 1.0
 

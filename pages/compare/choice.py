@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import streamlit as st
@@ -14,9 +14,11 @@ from pages.compare.sides import PACKERS, Pair, other_plan, plans, runs, set_fiel
 from pages.dataset.source import sample_source
 from pages.export.parts import escaped
 from pages.shared import data, state
+from pages.shared.widgets import to_tune, with_chosen
 from tuning.jobs.store import Store, StoreError
 from tuning.plan.gpus import devices
 from tuning.plan.models import MODELS
+from tuning.plan.numbers import many
 from tuning.plan.plan import TuningPlan
 from tuning.workspace.history import Run
 from tuning.workspace.history import runs as all_runs
@@ -62,10 +64,13 @@ def _another_plan() -> Pair | None:
     columns[0].number_input("data-parallel ranks of B", 1, **_field("dp_size", b))
     columns[1].number_input("ppo_n_minibatches of B", 1, **_field("ppo_n_minibatches", b))
     columns[2].selectbox(
-        "model of B", _with(MODELS, b.model), accept_new_options=True, **_field("model", b)
+        "model of B", with_chosen(MODELS, b.model), accept_new_options=True, **_field("model", b)
     )
     columns[3].selectbox(
-        "device of B", _with(devices(), b.device), accept_new_options=True, **_field("device", b)
+        "device of B",
+        with_chosen(devices(), b.device),
+        accept_new_options=True,
+        **_field("device", b),
     )
     if a == b:
         _first_steps(a)
@@ -133,9 +138,7 @@ def _two_runs() -> Pair | None:
     if len(found) < 2:
         known = "Only one run" if found else "Nothing"
         st.info(f"{known} has been measured on this machine yet.", icon=":material/speed:")
-        st.page_link(
-            "tune/page.py", label="Measure on the Tune page", icon=":material/arrow_forward:"
-        )
+        to_tune()
         return None
     st.caption("Each run stands at the cap that it picked.")
     left, right = st.columns(2)
@@ -172,8 +175,8 @@ def _run(side: str, column: DeltaGenerator, found: Mapping[str, Run]) -> str | N
 def run_name(run: Run) -> str:
     """Such as ``20261130-100412-a1b2c3 · math-grpo · tiny · cpu, 2 threads · 12 points``."""
     rows, machine = data.source_name(run.plan.source), run.entries[0].point.question.machine
-    n = len(run.entries)
-    return f"{run.id} · {rows} · {run.plan.model} · {machine} · {n} point{'s' * (n != 1)}"
+    points = many(len(run.entries), "point")
+    return f"{run.id} · {rows} · {run.plan.model} · {machine} · {points}"
 
 
 def _field(field: str, plan: TuningPlan) -> dict[str, Any]:
@@ -185,7 +188,3 @@ def _bound(name: str, value: object, write: Callable[[Any], None]) -> dict[str, 
     key = f"other.{name}"
     st.session_state[key] = value
     return {"key": key, "on_change": lambda: write(st.session_state[key])}
-
-
-def _with(known: Sequence[str], chosen: str) -> list[str]:
-    return [*known, *([] if chosen in known else [chosen])]

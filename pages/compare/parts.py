@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import math
 
-import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -14,9 +13,9 @@ from pages.compare import curves as compare_curves
 from pages.compare.sides import FIELDS, Pair, Shown
 from pages.export.parts import escaped
 from pages.shared import background, state
+from pages.shared.widgets import chart, table, to_tune
 from tuning.plan.summary import Packed
 from tuning.report.figures.compare import caps_compared, lengths_compared, steps_compared
-from tuning.report.figures.style import saved_as
 from tuning.workspace.compare import Compared, ComparedFigure, percent, same_rows, written
 
 _CSS = """
@@ -28,14 +27,16 @@ _CSS = """
 .compared th { font-weight: 600; }
 .compared thead th { min-width: 4.2rem; vertical-align: bottom; }
 .compared thead small { white-space: normal; font-weight: 400; }
-.compared .A { color: #0072B2; }
-.compared .B { color: #E69F00; }
+.compared .A { color: var(--blue); }
+.compared .B { color: var(--orange); }
 .compared th:first-child, .compared td:last-child, .compared th:last-child { text-align: left; }
 .compared tbody th { font-weight: 400; }
 .compared small { font-size: 0.78rem; opacity: 0.8; white-space: nowrap; }
 .compared .verdict { border-radius: 0.6rem; padding: 0.08rem 0.5rem; white-space: nowrap; }
-.compared .better { background: rgba(0, 114, 178, 0.26); font-weight: 600; }
-.compared .worse { background: rgba(230, 159, 0, 0.26); font-weight: 600; }
+.compared .better { background: color-mix(in srgb, var(--blue) 26%, transparent);
+  font-weight: 600; }
+.compared .worse { background: color-mix(in srgb, var(--orange) 26%, transparent);
+  font-weight: 600; }
 .compared-box { overflow-x: auto; }
 </style>
 """
@@ -150,7 +151,7 @@ def _draw_figures(pair: Pair) -> None:
             f"No step of {lacking} has been timed. The Tune page times the plan in use.",
             icon=":material/speed:",
         )
-        st.page_link("tune/page.py", label="To the Tune page", icon=":material/arrow_forward:")
+        to_tune("To the Tune page")
     if not lengths and not any(timed):
         _draw_curves(a, b, names, span)
         return
@@ -175,11 +176,10 @@ def _draw_curves(a: Shown, b: Shown, names: list[str], span: tuple[int, int]) ->
             if now is not None:
                 points[shown.plan.max_tokens_per_mb] = now
         curves.append(points)
-    st.plotly_chart(
+    chart(
         caps_compared(curves, [s.plan.max_tokens_per_mb for s in (a, b)], names, span),
-        key="compare_caps",
-        config=saved_as("compare-caps"),
-        alt="Trees, tree_token_ratio and paid tokens at each max_tokens_per_mb, of A and of B.",
+        "compare_caps",
+        "Trees, tree_token_ratio and paid tokens at each max_tokens_per_mb, of A and of B.",
     )
     st.caption("Exact. A mark is the cap in use.")
     if growing:
@@ -189,20 +189,18 @@ def _draw_curves(a: Shown, b: Shown, names: list[str], span: tuple[int, int]) ->
 
 def _draw_lengths(a: Shown, b: Shown, names: list[str]) -> None:
     assert a.batch is not None and b.batch is not None  # whoever calls has looked
-    st.plotly_chart(
+    chart(
         lengths_compared([a.batch.rows.lengths, b.batch.rows.lengths], names),
-        key="compare_lengths",
-        config=saved_as("compare-lengths"),
-        alt="Share of the rows by length, of A and of B in the same bins.",
+        "compare_lengths",
+        "Share of the rows by length, of A and of B in the same bins.",
     )
 
 
 def _draw_steps(a: Shown, b: Shown, span: tuple[int, int], height: int) -> None:
-    st.plotly_chart(
+    chart(
         steps_compared([a.side, b.side], span, same_rows(a.side, b.side), height),
-        key="compare_steps",
-        config=saved_as("compare-steps"),
-        alt="The step with trees at each max_tokens_per_mb, measured or estimated, of A and of B.",
+        "compare_steps",
+        "The step with trees at each max_tokens_per_mb, measured or estimated, of A and of B.",
     )
     machines = dict.fromkeys(one.side.where for one in (a, b) if one.side.where)
     st.caption(
@@ -215,28 +213,19 @@ def _draw_caps(compared: Compared) -> None:
     if not compared.caps:
         return
     with st.expander("Every step, cap by cap", icon=":material/table:"):
-        st.dataframe(
-            pd.DataFrame(
-                [
-                    {
-                        "way": one.mode,
-                        "max_tokens_per_mb": one.max_tokens_per_mb,
-                        "A, s": one.a_s,
-                        "A is": one.a_kind,
-                        "B, s": one.b_s,
-                        "B is": one.b_kind,
-                        "B ÷ A": one.ratio,
-                    }
-                    for one in compared.caps
-                ]
-            ),
-            hide_index=True,
-            key="compare_steps_table",
-            column_config={
-                name: st.column_config.NumberColumn(format="%.3f")
-                for name in ("A, s", "B, s", "B ÷ A")
-            },
-        )
+        lines = [
+            {
+                "way": one.mode,
+                "max_tokens_per_mb": one.max_tokens_per_mb,
+                "A, s": one.a_s,
+                "A is": one.a_kind,
+                "B, s": one.b_s,
+                "B is": one.b_kind,
+                "B ÷ A": one.ratio,
+            }
+            for one in compared.caps
+        ]
+        table(lines, key="compare_steps_table")
 
 
 def _span(a: Shown, b: Shown) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from pages.export.parts import (
     show_verdict,
 )
 from pages.shared import state
+from pages.shared.widgets import download
 from tuning.areal.config import TRAINER_NAMES, ArealConfig, ConfigError
 from tuning.export.tune import Tuned, tune_config
 from tuning.plan.batch import Batch
@@ -108,13 +109,4 @@ def _draw_tuned(config: ArealConfig, tuned: Tuned, name: str, choice: Choice) ->
     show_verdict(tuned.after, accepted_by(tuned.text, None, choice.target))
     draw_findings(tuned.after.errors)
     st.code(diff, language="diff", wrap_lines=True)
-    st.download_button(
-        f"Download the tuned {name}",
-        lambda: tuned.text,
-        file_name=name,
-        mime="text/yaml",
-        type="primary",
-        icon=":material/download:",
-        on_click="ignore",
-        key="own_config_download",
-    )
+    download(f"Download the tuned {name}", lambda: tuned.text, name, "own_config_download")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import streamlit as st
 
+from pages.shared.widgets import table
 from tuning.export.logs import LogError, compare, read_logs
 from tuning.plan.batch import Batch
 from tuning.plan.plan import TuningPlan
@@ -32,17 +32,14 @@ def draw_logs(batch: Batch, plan: TuningPlan) -> None:
         st.error(str(error), icon=":material/error:")
         return
     lines = compare(logs, chain)
-    st.dataframe(
-        pd.DataFrame(
-            {
-                "figure": [one.figure for one in lines],
-                "predicted": [one.predicted for one in lines],
-                "logged": [one.logged for one in lines],
-                "": ["equal" if one.agrees else "differs" for one in lines],
-                "why": [one.why for one in lines],
-            }
-        ),
-        hide_index=True,
+    table(
+        {
+            "figure": [one.figure for one in lines],
+            "predicted": [one.predicted for one in lines],
+            "logged": [one.logged for one in lines],
+            "": ["equal" if one.agrees else "differs" for one in lines],
+            "why": [one.why for one in lines],
+        }
     )
     st.caption(
         "Predicted figures are exact for this batch under this plan. AReaL's ratio leaves out "

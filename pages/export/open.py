@@ -15,12 +15,13 @@ import streamlit as st
 
 from pages.export.parts import escaped
 from pages.shared import data, state
+from pages.shared.widgets import chart, download, table, to_tune
 from tuning.jobs.store import Store, StoreError
 from tuning.plan.batch import batch_rows
+from tuning.plan.numbers import many, moment
 from tuning.plan.plan import TuningPlan
-from tuning.report import Table, render_report, tables_of
+from tuning.report import render_report, tables_of
 from tuning.report.figures.plotly_figure import plotly_figure
-from tuning.report.figures.style import saved_as
 from tuning.report.figures.sweep import sweep_chart
 from tuning.workspace.file import read_workspace
 from tuning.workspace.here import take_in
@@ -102,16 +103,14 @@ def _followed(opened: OpenedWorkspace) -> OpenedWorkspace:
 
 
 def _draw_opened(opened: OpenedWorkspace, workspace: Workspace) -> None:
-    n = len(workspace.points)
-    brought = f"{n} measured point{'s' * (n != 1)}, {opened.new_points} of them new here"
+    brought = (
+        f"{many(len(workspace.points), 'measured point')}, {opened.new_points} of them new here"
+    )
     brought += ", and a sweep" if workspace.sweep else ""
-    made = workspace.made_at[:16].replace("T", " ")
-    said = f"**{escaped(opened.name)}**, made {escaped(made)} UTC: {brought}."
+    said = f"**{escaped(opened.name)}**, made {escaped(moment(workspace.made_at))}: {brought}."
     if not opened.error:
         st.success(f"Opened {said} Undo brings back your plan.", icon=":material/check_circle:")
-        st.page_link(
-            "tune/page.py", label="See it on the Tune page", icon=":material/arrow_forward:"
-        )
+        to_tune("See it on the Tune page")
         return
     st.warning(
         f"Kept the results of {said}\n\n**Its rows are not here:** {escaped(opened.error)} Your "
@@ -127,29 +126,16 @@ def _draw_results(workspace: Workspace) -> None:
     sweep = workspace.sweep
     if sweep is not None and sweep.pick is not None:
         st.markdown(f"**{escaped(sweep.pick.reason)}**")
-    if sweep is not None and (chart := sweep_chart(sweep)):
-        st.plotly_chart(
-            plotly_figure(chart),
-            key="share_sweep",
-            config=saved_as("sweep"),
-            alt=chart.described,
-        )
-    for table in tables_of(workspace):
-        if table.name in _SHOWN:
-            st.dataframe(_frame(table), hide_index=True, key=f"share_{table.name}")
-    st.download_button(
+    if sweep is not None and (drawn := sweep_chart(sweep)):
+        chart(plotly_figure(drawn), "sweep", drawn.described)
+    for one in tables_of(workspace):
+        if one.name in _SHOWN:
+            lines = [[f"{cell.text} {cell.kind}".strip() for cell in row] for row in one.rows]
+            table(pd.DataFrame(lines, columns=list(one.columns)), key=f"share_{one.name}")
+    download(
         "Download its report.html",
         lambda: render_report(workspace),
-        file_name="report.html",
-        mime="text/html",
-        icon=":material/download:",
-        on_click="ignore",
-        key="share_report",
-    )
-
-
-def _frame(table: Table) -> pd.DataFrame:
-    return pd.DataFrame(
-        [[f"{cell.text} {cell.kind}".strip() for cell in row] for row in table.rows],
-        columns=list(table.columns),
+        "report.html",
+        "share_report",
+        "secondary",
     )

@@ -12,16 +12,16 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 import streamlit as st
 
 from packing.rows import Rows
-from pages.shared import refusal, state
+from pages.shared import measured, refusal, state
+from pages.shared.widgets import download
 from tuning.areal.schema import EXPORT_VERSIONS, VERSION_NAMES, Version
 from tuning.doctor import check as areal_check
 from tuning.doctor import doctor
 from tuning.doctor.doctor import Finding, Report
 from tuning.export import export
 from tuning.export.evidence import evidence_of
-from tuning.jobs.points import Point
-from tuning.jobs.store import Store, StoreError
 from tuning.plan.batch import Batch
+from tuning.plan.numbers import many
 from tuning.plan.plan import TuningPlan
 from tuning.sweep.result import Pick
 
@@ -135,7 +135,7 @@ def show_verdict(report: Report, answer: areal_check.Answer | str) -> None:
         st.error(f"**{report.verdict}** {accepted}", icon=":material/block:")
         return
     slow = sum(one.severity == "slow" for one in report.findings)
-    more = f" It costs time or memory in {slow} place{'s' * (slow > 1)}." if slow else ""
+    more = f" It costs time or memory in {many(slow, 'place')}." if slow else ""
     if report.green:
         st.success(f"**{report.verdict}** {accepted}", icon=":material/check_circle:")
     else:
@@ -224,7 +224,8 @@ def draw_export(batch: Batch, plan: TuningPlan, choice: Choice) -> None:
             "prefix trees, so figures of trees do not carry over.",
             icon=":material/info:",
         )
-    evidence = evidence_of(batch, plan, _points(batch), date=str(date.today()), link=link_to(plan))
+    points = measured.points(batch.rows.fingerprint)
+    evidence = evidence_of(batch, plan, points, date=str(date.today()), link=link_to(plan))
     if evidence.measured is None:
         st.caption(
             "No step of this plan has been measured. The packing figures are exact; the Tune page "
@@ -234,24 +235,8 @@ def draw_export(batch: Batch, plan: TuningPlan, choice: Choice) -> None:
         plan, evidence, choice.target, form, with_ref=choice.with_ref, trees=choice.trees
     )
     st.code(text, language=export.LANGUAGES[form], wrap_lines=True)
-    st.download_button(
-        f"Download {export.FILE_NAMES[form]}",
-        lambda: text,
-        file_name=export.FILE_NAMES[form],
-        mime="text/plain",
-        type="primary",
-        icon=":material/download:",
-        on_click="ignore",
-        key="export_download",
-    )
-
-
-def _points(batch: Batch) -> list[Point]:
-    try:
-        return [one.point for one in Store().entries(data=batch.rows.fingerprint)]
-    except StoreError as error:
-        st.warning(str(error), icon=":material/database_off:")
-        return []
+    file_name = export.FILE_NAMES[form]
+    download(f"Download {file_name}", lambda: text, file_name, "export_download")
 
 
 def link_to(plan: TuningPlan, page: str = "export") -> str:

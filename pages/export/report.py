@@ -7,6 +7,8 @@ import streamlit as st
 from pages.export.known import Known
 from pages.export.parts import escaped, kept
 from pages.shared import state
+from pages.shared.widgets import download, to_tune
+from tuning.plan.numbers import many
 from tuning.report import render_report, zipped
 
 
@@ -23,25 +25,20 @@ def draw_report(known: Known) -> None:
         **kept("report_text", False),
     )
     with st.container(horizontal=True):
-        st.download_button(
+        download(
             "Download report.html",
             lambda: render_report(known.workspace(), with_text=with_text and readable),
-            file_name="report.html",
-            mime="text/html",
-            type="primary",
-            icon=":material/download:",
-            on_click="ignore",
-            key="report_download",
+            "report.html",
+            "report_download",
         )
-        st.download_button(
+        download(
             "Figures and tables",
             lambda: zipped(known.workspace()),
-            file_name="figures-and-tables.zip",
-            mime="application/zip",
-            icon=":material/folder_zip:",
-            help="Each figure as SVG and PNG, each table as CSV.",
-            on_click="ignore",
-            key="figures_download",
+            "figures-and-tables.zip",
+            "figures_download",
+            "secondary",
+            "folder_zip",
+            "Each figure as SVG and PNG, each table as CSV.",
         )
     st.caption(
         "The report is one file that opens offline and prints. A chart of this app is saved as "
@@ -55,10 +52,9 @@ def _content(known: Known) -> str:
     if _packs(known):
         parts.append("what trees make of it, before and after (exact)")
     if known.points:
-        n = len(known.points)
         machines = {one.point.question.machine for one in known.points}
         where = machines.pop() if len(machines) == 1 else f"{len(machines)} machines"
-        parts.append(f"{n} measured point{'s' * (n > 1)} of {where}")
+        parts.append(f"{many(len(known.points), 'measured point')} of {where}")
     sweep = known.sweep
     if sweep is not None and sweep.pick is not None:
         parts.append("the sweep with its pick and how sure it is")
@@ -80,9 +76,7 @@ def _draw_missing(known: Known) -> None:
             f"No sweep was run on these rows with these settings, so {missing}.",
             icon=":material/speed:",
         )
-        st.page_link(
-            "tune/page.py", label="Measure on the Tune page", icon=":material/arrow_forward:"
-        )
+        to_tune()
     elif pick is not None and pick.mode == "tree":
         cap = pick.max_tokens_per_mb
         if cap != plan.max_tokens_per_mb:

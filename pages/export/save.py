@@ -8,6 +8,8 @@ import streamlit as st
 
 from pages.export.known import Known
 from pages.export.parts import escaped, kept, link_to
+from pages.shared.widgets import download
+from tuning.plan.numbers import many
 from tuning.workspace.file import workspace_bytes
 
 _READABLE = "It opens anywhere. Rows are token ids: whoever has the tokenizer can read their text."
@@ -36,7 +38,7 @@ def draw_save(known: Known) -> None:
     st.header("Save workspace", anchor=False)
     n = len(known.points)
     sweep = ", the sweep" if known.sweep else ""
-    measured = f"{n} measured point{'s' * (n != 1)}{sweep}" if n else "nothing measured yet"
+    measured = f"{many(n, 'measured point')}{sweep}" if n else "nothing measured yet"
     st.markdown(
         f"**{escaped(known.name)}**: the plan, counted figures, {measured}. It opens in any "
         "Espalier, also from the command line."
@@ -47,15 +49,12 @@ def draw_save(known: Known) -> None:
         **kept("share_rows", False),
     )
     st.caption(_READABLE if with_rows else _opens_where(known))
-    st.download_button(
+    download(
         "Save workspace",
         lambda: workspace_bytes(known.workspace(), with_rows),
-        file_name="workspace.zip",
-        mime="application/zip",
-        type="primary",
-        icon=":material/save:",
-        on_click="ignore",
-        key="workspace_download",
+        "workspace.zip",
+        "workspace_download",
+        icon="save",
     )
 
 

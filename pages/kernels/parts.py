@@ -13,13 +13,14 @@ import streamlit as st
 from packing.trie import Trie
 from pages.kernels import jobs as kernel_jobs
 from pages.shared import data, state
+from pages.shared.widgets import chart, table, with_chosen
 from tuning.jobs.jobs import JobView
 from tuning.plan.batch import Batch
 from tuning.plan.gpus import devices
 from tuning.plan.models import MODELS
+from tuning.plan.numbers import moment
 from tuning.plan.plan import TuningPlan
 from tuning.report.figures.kernels import NAMES, backend_name, layer_errors
-from tuning.report.figures.style import saved_as
 from tuning.report.figures.tiles import TileMap, pooled_by, tile_maps, tile_table
 
 COMPILE_TABLE = Path(__file__).resolve().parents[2] / "docs" / "compile_table.json"
@@ -66,16 +67,15 @@ def _draw_errors(job: JobView, result: Mapping[str, Any]) -> None:
         else ""
     )
     with st.expander("Errors by layer"):
-        st.plotly_chart(
+        chart(
             layer_errors(result),
-            key="layer_errors",
-            config=saved_as("layer-errors"),
-            alt="Relative error of log-probabilities and of each layer's gradients.",
+            "layer_errors",
+            "Relative error of log-probabilities and of each layer's gradients.",
         )
         st.caption(
             f"Measured on {result['sampled']} of {data.source_name(job.plan.source)} "
             f"({result['packed_tokens']:,} packed tokens for {result['row_tokens']:,} of the rows) "
-            f"with {result['model']}, {result['seconds']:.1f} s, {job.created_at}.{folded}"
+            f"with {result['model']}, {result['seconds']:.1f} s, {moment(job.created_at)}.{folded}"
         )
 
 
@@ -100,7 +100,7 @@ def draw_settings(
     )
     columns[1].selectbox(
         "shape of model",
-        list(dict.fromkeys([*MODELS, plan.model])),
+        with_chosen(MODELS, plan.model),
         accept_new_options=True,
         help="A preset, a config.json, a folder, or a Hub id. Only its heads and their size are "
         "used here.",
@@ -108,9 +108,7 @@ def draw_settings(
     )
     columns[2].selectbox("dtype", ["float32", "bfloat16"], **state.bind("dtype"))
     here = [name for name in devices() if name == "cpu" or name.startswith("cuda")]
-    columns[3].selectbox(
-        "device", list(dict.fromkeys([*here, plan.device])), **state.bind("device")
-    )
+    columns[3].selectbox("device", with_chosen(here, plan.device), **state.bind("device"))
     row = st.columns([6, 1.1, 1.4], vertical_alignment="bottom")
     backends = row[0].multiselect(
         "backends",
@@ -151,23 +149,12 @@ def draw_tiles(trie: Trie, tree: int, fingerprint: str, plan: TuningPlan) -> Non
     """The mask of the tree as tiles, in AReaL's order and in ours."""
     st.header("The mask in tiles", anchor=False)
     areal, ours = _tile_maps((fingerprint, tree, plan.max_tokens_per_mb, plan.packer), trie)
-    st.plotly_chart(
+    chart(
         tile_maps(areal, ours),
-        key="tile_maps",
-        config=saved_as("tile-maps"),
-        alt="Empty, partial and full tiles of the attention mask, in two orders of the tokens.",
+        "tile_maps",
+        "Empty, partial and full tiles of the attention mask, in two orders of the tokens.",
     )
-    st.dataframe(
-        pd.DataFrame(tile_table(areal, ours)),
-        hide_index=True,
-        column_config={
-            "block efficiency": st.column_config.NumberColumn(format="percent"),
-            **{
-                f"{kind} tiles": st.column_config.NumberColumn(format="localized")
-                for kind in ("full", "partial", "empty")
-            },
-        },
-    )
+    table(tile_table(areal, ours))
     pooled = pooled_by(ours)
     pooling = f"One cell pools {pooled} × {pooled} tiles. " if pooled > 1 else ""
     st.caption(
@@ -187,18 +174,18 @@ def draw_compile_table(path: Path = COMPILE_TABLE) -> None:
             )
             st.code(command, language="bash", wrap_lines=True)
             return
-        table = pd.json_normalize(json.loads(path.read_text()), sep=" ")
+        compiled = pd.json_normalize(json.loads(path.read_text()), sep=" ")
         arch = st.segmented_control(
             "architecture",
-            sorted(table["arch"].unique().tolist()),
+            sorted(compiled["arch"].unique().tolist()),
             format_func=lambda number: _ARCHS.get(number, f"sm_{number}"),
-            default=90 if 90 in table["arch"].to_numpy() else None,
+            default=90 if 90 in compiled["arch"].to_numpy() else None,
             key="kernels.arch",
             persist_state="session",
         )
-        shown = table[table["arch"] == arch] if arch else table
+        shown = compiled[compiled["arch"] == arch] if arch else compiled
         names = {c: c.removeprefix("config ").replace("_", " ") for c in shown.columns}
-        st.dataframe(shown.rename(columns=names), hide_index=True)
+        table(shown.rename(columns=names))
         st.caption(
             "Counted in the machine code: registers a thread, bytes of stack, accesses to local "
             "memory (spills), the matrix instruction, bytes of shared memory."

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from pages.kernels import jobs as kernel_jobs
+from pages.shared.widgets import chart, table
 from tuning.jobs.jobs import JobView
+from tuning.plan.numbers import moment
 from tuning.plan.plan import TuningPlan
 from tuning.report.figures.kernels import attention_bars, backend_name, row_name, with_spread
-from tuning.report.figures.style import saved_as
 
 
 def draw_runs(plan: TuningPlan, tree: int, job: JobView | None) -> None:
@@ -33,11 +33,10 @@ def draw_runs(plan: TuningPlan, tree: int, job: JobView | None) -> None:
     if problem["tree"] != tree:
         st.caption(f":material/info: This was measured on tree {problem['tree']}.")
     if any("forward" in row for row in rows.values()):
-        st.plotly_chart(
+        chart(
             attention_bars(list(rows.values())),
-            key="attention_bars",
-            config=saved_as("attention"),
-            alt="Milliseconds of a forward and a backward pass by backend.",
+            "attention",
+            "Milliseconds of a forward and a backward pass by backend.",
         )
     _draw_table(rows)
     st.caption(_conditions(job, problem))
@@ -69,7 +68,7 @@ def _draw_table(rows: Mapping[str, Mapping[str, Any]]) -> None:
         efficiency = row.get("block_efficiency")
         line["efficiency"] = f"{efficiency:.1%}" if efficiency is not None else "—"
         lines.append(line)
-    st.dataframe(pd.DataFrame(lines), hide_index=True)
+    table(lines)
 
 
 def _rightness(row: Mapping[str, Any]) -> str:
@@ -115,8 +114,9 @@ def _draw_reasons(name: str, row: Mapping[str, Any]) -> None:
 def _conditions(job: JobView, problem: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {value}" for name, value in problem["versions"].items())
     return (
-        f"Measured on {problem['machine']} ({versions}), {job.created_at}. Tree {problem['tree']}: "
-        f"{problem['tokens']:,} tokens, {problem['nodes']:,} nodes, {problem['rows']:,} rows; "
+        f"Measured on {problem['machine']} ({versions}), {moment(job.created_at)}. "
+        f"Tree {problem['tree']}: {problem['tokens']:,} tokens, {problem['nodes']:,} nodes, "
+        f"{problem['rows']:,} rows; "
         f"{problem['query_heads']} query and {problem['key_heads']} key heads of "
         f"{problem['head_dim']} ({problem['model']}), {problem['dtype']}. Speed counts the "
         f"{problem['mask_area']:,} visible pairs only. Errors are against {problem['reference']}, "

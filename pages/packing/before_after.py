@@ -7,55 +7,35 @@ Notable:
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
-from datetime import datetime
+from pathlib import Path
 
 import streamlit as st
 
 from pages.packing.fold import fold_view
+from pages.shared import measured
+from pages.shared.canvas import component
+from pages.shared.widgets import to_tune
 from tuning.jobs.points import Point, steps_at
-from tuning.jobs.store import Store, StoreError
 from tuning.plan.batch import Batch
+from tuning.plan.numbers import many, moment, seconds
 from tuning.plan.picture import BatchPicture, batch_picture
 from tuning.plan.plan import Layout, TuningPlan
-from tuning.report.figures.before_after import Bar, bars
+from tuning.report.figures.before_after import before_after_chart
 from tuning.report.figures.fold import Fold, choose_fold
+from tuning.report.figures.svg_figure import STYLE, svg_figure
 
 _MODES: dict[Layout, tuple[str, str]] = {
     "padded": ("padded", "padding"),
     "flat": ("packed flat", "flat packing"),
     "tree": ("as trees", "trees"),
 }
-_PARTS = {
-    "first": "computed once",
-    "again": "the same prefix, computed again",
-    "padding": "padding and waiting",
-}
-_CSS = """
-<style>
-.ways { display: grid; gap: 1.1rem; font-variant-numeric: tabular-nums; line-height: 1.35; }
-.way .told { display: flex; flex-wrap: wrap; gap: 0 1.1rem; align-items: baseline;
-  margin-bottom: 0.25rem; }
-.way .name { font-weight: 600; min-width: 17.5rem; }
-.way .tokens { min-width: 9.5rem; }
-.way .tokens b { font-size: 1.3rem; font-weight: 650; }
-.way .share { min-width: 8rem; }
-.way small { font-size: 0.82rem; opacity: 0.82; }
-.bar { position: relative; height: 62px; }
-.bar i { position: absolute; }
-.bar i.first, .bar i.again, .bar i.padding { border-right: 1px solid rgba(255, 255, 255, 0.28);
-  box-sizing: border-box; }
-i.first { background: #0072B2; }
-i.again { background: #E69F00; }
-i.padding { background: repeating-linear-gradient(135deg, rgba(128, 128, 128, 0.55) 0 1px,
-  rgba(128, 128, 128, 0.2) 1px 5px); }
-.parts { display: flex; flex-wrap: wrap; gap: 0.2rem 1.4rem; font-size: 0.85rem;
-  margin-top: 0.8rem; }
-.parts i { display: inline-block; width: 0.8rem; height: 0.8rem; margin-right: 0.4rem;
-  vertical-align: -0.08rem; }
-</style>
-"""
+_component = component(
+    "before_after",
+    '<div class="ways" tabindex="0"></div>',
+    ".ways { overflow-x: auto; } svg { min-width: 44rem; }" + STYLE,
+    Path(__file__).with_name("before_after.js"),
+)
 
 
 def draw(batch: Batch, plan: TuningPlan) -> None:
@@ -73,12 +53,12 @@ def _draw_picture(batch: Batch, plan: TuningPlan) -> None:
     simulation = batch.simulation(plan)
     picture = _picture(batch.rows.fingerprint, plan.key, batch, plan)
     n_rows = len(simulation.packing.arrival)
-    steps = _steps(batch, plan)
+    data = batch.rows.fingerprint
+    steps = steps_at(measured.points(data), plan, data)
     st.header(headline(picture, n_rows), anchor=False)
     st.markdown(" ".join(part for part in (_gain(picture), _faster(steps)) if part))
-    st.html(_CSS)
-    ways = "".join(_way(bar, picture, steps, plan) for bar in bars(picture))
-    st.html(f'<div class="ways">{ways}</div>{_legend()}')
+    chart = before_after_chart(picture, {mode: _step(one, plan) for mode, one in steps.items()})
+    _component({"svg": svg_figure(chart)})
     if simulation.comparison.flat_error:
         st.caption(f"AReaL refuses flat packing here: “{simulation.comparison.flat_error}”")
     spread = (
@@ -95,9 +75,7 @@ def _draw_picture(batch: Batch, plan: TuningPlan) -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             if not steps:
                 st.markdown("No step of this plan has been measured.", width="content")
-            st.page_link(
-                "tune/page.py", label="Measure it on the Tune page", icon=":material/speed:"
-            )
+            to_tune("Measure it on the Tune page", "speed")
 
 
 def headline(picture: BatchPicture, n_rows: int) -> str:
@@ -140,60 +118,13 @@ def _faster(steps: Mapping[Layout, Point]) -> str:
     )
 
 
-def _way(bar: Bar, picture: BatchPicture, steps: Mapping[Layout, Point], plan: TuningPlan) -> str:
-    """What is said of a mode, and its bar."""
-    panel, padded = bar.panel, picture.panels[0].tokens
-    share = "" if panel.mode == "padded" else f"{panel.tokens / max(padded, 1):.1%} of padded"
-    described = ", ".join(f"{getattr(panel, part):,} {name}" for part, name in _PARTS.items())
-    marks = "".join(
-        f'<i class="{mark.part}" '
-        f'title="{mark.tokens:,.0f} tokens a line, {_PARTS[mark.part]} ({mark.lines:,} lines)" '
-        f'style="left:{mark.left:.3%};top:{mark.top:.2%};width:{mark.width:.3%};'
-        f'height:{mark.height:.2%}"></i>'
-        for mark in bar.marks
-    )
-    return (
-        f'<div class="way {panel.mode}"><div class="told"><span class="name">{panel.title}</span>'
-        f'<span class="tokens"><b>{panel.tokens:,}</b> tokens</span>'
-        f'<span class="share">{share}</span>'
-        f'<span class="step">{_step(steps.get(panel.mode), plan) if steps else ""}</span></div>'
-        f'<div class="bar" role="img" aria-label="{panel.title}: {described}">{marks}</div></div>'
-    )
-
-
-def _step(point: Point | None, plan: TuningPlan) -> str:
-    if point is None or not point.step_s:
-        return "step not measured"
-    whose = " of one rank" if plan.dp_size > 1 else ""
-    spread = ""
+def _step(point: Point, plan: TuningPlan) -> str:
+    """``1.25 s of one rank, measured, 1.20 s to 1.50 s over 3 repeats, 2026-01-02 03:04 UTC``"""
+    told = [seconds(point.step_s) + " of one rank" * (plan.dp_size > 1), point.outcome]
     if point.p20_s is not None and point.p80_s is not None:
-        of = f" over {point.repeats} repeats" if point.repeats else ""
-        spread = f"{_seconds(point.p20_s)} to {_seconds(point.p80_s)}{of}, "
-    when = datetime.fromisoformat(point.measured_at)
-    where = html.escape(point.question.machine)
-    return (
-        f"<b>{_seconds(point.step_s)}</b> a step{whose}, {point.outcome}"
-        f" <small>{spread}{when:%Y-%m-%d %H:%M} UTC, {where}</small>"
-    )
-
-
-def _seconds(value: float) -> str:
-    return f"{value * 1000:.3g} ms" if value < 0.1 else f"{value:,.2f} s"
-
-
-def _legend() -> str:
-    parts = "".join(f'<span><i class="{part}"></i>{name}</span>' for part, name in _PARTS.items())
-    return f'<div class="parts">{parts}</div>'
-
-
-def _steps(batch: Batch, plan: TuningPlan) -> dict[Layout, Point]:
-    """The newest step of each mode at the plan's cap, measured before estimated, on one machine."""
-    try:
-        known = [entry.point for entry in Store().entries(data=batch.rows.fingerprint)]
-    except StoreError as error:
-        st.warning(str(error), icon=":material/database_off:")
-        return {}
-    return steps_at(known, plan, batch.rows.fingerprint)
+        of = f" over {many(point.repeats, 'repeat')}" if point.repeats else ""
+        told.append(f"{seconds(point.p20_s)} to {seconds(point.p80_s)}{of}")
+    return ", ".join([*told, moment(point.measured_at), point.question.machine])
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)

@@ -8,10 +8,7 @@ const LABEL_ROOM = 110, LABEL_HEIGHT = 14;
 
 export default function (component) {
   const { data, parentElement, setTriggerValue } = component;
-  const root = parentElement.querySelector(".chart");
-  const canvas = root.querySelector("canvas");
-  const tip = root.querySelector(".tip");
-  const legend = root.querySelector(".legend");
+  const { root, part: find, canvas, tip } = partsOf(parentElement, "chart");
   canvas.setAttribute("aria-label", data.label);
 
   const [low, high] = data.axis;
@@ -35,7 +32,7 @@ export default function (component) {
     const g = cleared(canvas, HEIGHT);
     const theme = themeOf(root);
     dark = theme.mode === "dark" ? 1 : 0;
-    drawLegend(legend, data.series, dark);
+    drawLegend(find(".legend"), data.series, dark);
     g.font = "12px " + theme.font;
     drawAxes(g, theme);
     for (const s of data.series) {
@@ -127,25 +124,7 @@ export default function (component) {
   };
   canvas.onmouseleave = () => showTip(tip, "");
   canvas.onclick = (event) => setTriggerValue("picked", capAt(event.offsetX));
-
-  const stop = keepDrawn(root, canvas, draw);
-  draw();
-  return stop;
-}
-
-function line(g, x0, y0, x1, y1, alpha) {
-  g.globalAlpha = alpha;
-  g.beginPath();
-  g.moveTo(x0, y0);
-  g.lineTo(x1, y1);
-  g.stroke();
-  g.globalAlpha = 1;
-}
-
-function dot(g, x, y, radius) {
-  g.beginPath();
-  g.arc(x, y, radius, 0, 2 * Math.PI);
-  return g;
+  return keepDrawn(root, canvas, draw);
 }
 
 function nearest(caps, cap) {

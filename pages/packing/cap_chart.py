@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import streamlit as st
-
 from pages.shared import state
 from pages.shared.canvas import component
 from tuning.plan.batch import CurvePoint
@@ -28,7 +26,6 @@ from tuning.report.figures.chart import (
     true_path,
 )
 
-_KEY = "cap_chart"
 _WIDE = 5
 _HTML = """
 <div class="chart"><div class="legend" aria-hidden="true"></div>
@@ -41,7 +38,7 @@ _CSS = """
 .legend span { display: inline-flex; align-items: center; gap: 0.4rem; }
 .legend svg { width: 1.9rem; height: 0.7rem; }
 """
-_component = component("espalier_cap_chart", _HTML, _CSS, Path(__file__).with_name("cap_chart.js"))
+_component = component("cap_chart", _HTML, _CSS, Path(__file__).with_name("cap_chart.js"))
 
 
 def cap_chart(
@@ -62,8 +59,7 @@ def cap_chart(
     low, high, step: the caps that can be chosen; the axis holds these and all points
     """
 
-    def picked() -> None:
-        value = st.session_state[_KEY].get("picked")
+    def picked(value: Any) -> None:
         if isinstance(value, int) and low <= value <= high:
             state.update(max_tokens_per_mb=value)
 
@@ -108,7 +104,6 @@ def cap_chart(
     wide = 0 < min(values) < max(values) / _WIDE
     axis = Panel("", 0, 1.1 * max(values), low=min(values) / 1.1 if wide else 0.0)
     _component(
-        key=_KEY,
         data={
             "cap": cap,
             "low": low,
@@ -124,5 +119,5 @@ def cap_chart(
             "label": "Paid tokens and tree tokens divided by original tokens, for each "
             "max_tokens_per_mb. The slider above chooses one; the table below has the figures.",
         },
-        on_picked_change=picked,
+        picked=picked,
     )

@@ -10,13 +10,11 @@ Notable:
 from __future__ import annotations
 
 from pathlib import Path
-
-import streamlit as st
+from typing import Any
 
 from pages.shared import state
 from pages.shared.canvas import component
 
-_KEY = "cap_slider"
 _MOST = 2**31 - 1
 _HTML = """
 <div class="cap"><label for="range">max_tokens_per_mb</label>
@@ -28,7 +26,9 @@ _HTML = """
 _CSS = """
 .cap { font: 0.875rem/1.4 var(--st-font); color: var(--st-text-color); }
 .line { display: flex; gap: 1rem; align-items: center; min-height: 2.5rem; }
-#range { flex: 1; min-width: 4rem; margin: 0; accent-color: var(--st-primary-color);
+#range { flex: 1; min-width: 4rem; margin: 0;
+  /* On a dark page a dark accent would make the browser paint a white track. */
+  accent-color: light-dark(var(--st-primary-color), #6cc595);
   cursor: pointer; }
 #number { width: 7rem; padding: 0.4rem 0.6rem; font: 600 1rem/1.3 var(--st-font);
   font-variant-numeric: tabular-nums; color: inherit; box-sizing: border-box;
@@ -37,22 +37,15 @@ _CSS = """
 .ends { display: flex; justify-content: space-between; margin-right: 8rem; font-size: 0.75rem;
   opacity: 0.75; font-variant-numeric: tabular-nums; }
 """
-_component = component(
-    "espalier_cap_slider", _HTML, _CSS, Path(__file__).with_name("cap_slider.js")
-)
+_component = component("cap_slider", _HTML, _CSS, Path(__file__).with_name("cap_slider.js"))
 
 
 def cap_slider(low: int, high: int, step: int) -> None:
     """Draw it over ``low, low + step … high`` tokens and bind it to the plan's cap."""
 
-    def moved() -> None:
-        cap = st.session_state[_KEY].get("moved")
+    def moved(cap: Any) -> None:
         if isinstance(cap, int) and 0 < cap <= _MOST:
             state.update(max_tokens_per_mb=cap)
 
     cap = state.plan().max_tokens_per_mb
-    _component(
-        key=_KEY,
-        data={"cap": cap, "low": low, "high": high, "step": step},
-        on_moved_change=moved,
-    )
+    _component({"cap": cap, "low": low, "high": high, "step": step}, moved=moved)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from pages.packing.cap_chart import cap_chart
 from pages.shared import background
+from pages.shared.widgets import table
 from tuning.plan.batch import Batch, CurvePoint
 from tuning.plan.plan import PACKERS, TuningPlan
 from tuning.report.figures.chart import SERIES
@@ -29,14 +30,14 @@ def draw_curve(batch: Batch, plan: TuningPlan, low: int, high: int) -> None:
     if growing:
         background.watch()
         st.caption("Still working on the whole range: " + ", ".join(growing) + ".")
-    table = st.expander("The whole range as a table", key="curve_table", on_change="rerun")
-    if table.open:
-        with table:
+    whole = st.expander("The whole range as a table", key="curve_table", on_change="rerun")
+    if whole.open:
+        with whole:
             _curve_table(curves, batch.rows.n_tokens)
 
 
 def _curve_table(curves: Mapping[str, Sequence[CurvePoint]], original_tokens: int) -> None:
-    lines = [
+    lines: list[dict[str, Any]] = [
         {
             "max_tokens_per_mb": p.max_tokens_per_mb,
             "packer": SERIES[packer][2],
@@ -48,10 +49,5 @@ def _curve_table(curves: Mapping[str, Sequence[CurvePoint]], original_tokens: in
         for packer, points in curves.items()
         for p in points
     ]
-    three = st.column_config.NumberColumn(format="%.3f")
-    ratios = ("tree_token_ratio", "paid ÷ original", "flat ÷ original")
-    st.dataframe(
-        pd.DataFrame(lines).sort_values(["max_tokens_per_mb", "packer"]) if lines else None,
-        hide_index=True,
-        column_config=dict.fromkeys(ratios, three),
-    )
+    lines.sort(key=lambda line: (line["max_tokens_per_mb"], line["packer"]))
+    table(lines)

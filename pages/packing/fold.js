@@ -1,8 +1,6 @@
 // The fold: rows one below the other, their shared pieces merge, the tree is laid out as a strip.
 // Every position is a function of the time since Play: a frame needs no memory of the one before.
 
-const SHARED = "#0072B2"; // once for several rows
-const OWN = "#56B4E9"; // once, of one row
 const REST = "rgba(128, 128, 128, 0.35)";
 const HATCHED = "repeating-linear-gradient(135deg, currentColor 0 1px, transparent 1px 5px)";
 const GUTTER = 58;
@@ -26,12 +24,8 @@ const between = (a, b, p) => a + (b - a) * p;
 
 export default function (component) {
   const { data, parentElement } = component;
-  const root = parentElement.querySelector(".fold");
-  const canvas = root.querySelector("canvas");
-  const play = root.querySelector(".play");
-  const skip = root.querySelector(".skip");
-  const tip = root.querySelector(".tip");
-  const live = root.querySelector(".live");
+  const { root, part: find, canvas, tip, live } = partsOf(parentElement, "fold");
+  const [play, skip] = [find(".play"), find(".skip")];
   const { nodes, rows } = data;
 
   const deepest = Math.max(...nodes.map((node) => node.depth), 1);
@@ -68,10 +62,10 @@ export default function (component) {
     return pieces;
   }
 
-  root.querySelector(".key").replaceChildren(...[
-    [SHARED, "shared by rows, computed once"],
-    [ORANGE, "the same prefix, computed again"],
-    [OWN, "of one row alone"],
+  find(".key").replaceChildren(...[
+    ["var(--blue)", "shared by rows, computed once"],
+    ["var(--orange)", "the same prefix, computed again"],
+    ["var(--sky)", "of one row alone"],
     ...(data.whole && data.treeTokens > data.tokens ? [[REST, "rows not shown"]] : []),
     ...(data.whole ? [[HATCHED, "padding"]] : []),
   ].map(([color, name]) => {
@@ -93,9 +87,7 @@ export default function (component) {
       copy.nth && now >= copy.lands ? left - nodes[copy.k].length : left), data.rowTokens);
   }
 
-  function draw() {
-    if (!canvas.clientWidth) return;
-    const began = performance.now();
+  const draw = timed(root, canvas, () => {
     const now = time();
     const theme = themeOf(root);
     const g = cleared(canvas, height);
@@ -116,7 +108,7 @@ export default function (component) {
     for (const { k, place, nth, leaves } of copies) {
       const slid = eased(part(now, leaves, SLIDE));
       if (nth && slid === 1) continue;
-      const color = nth ? ORANGE : nodes[k].rows > 1 ? SHARED : OWN;
+      const color = nth ? theme.orange : nodes[k].rows > 1 ? theme.blue : theme.sky;
       // What has gone to the strip leaves a shade of the tree behind.
       const left = part(now, packsAt(nodes[k].start), PACK);
       block(color, between(1, 0.25, left), nodes[k].depth,
@@ -127,15 +119,14 @@ export default function (component) {
       const moved = eased(part(now, packsAt(from), PACK));
       if (!moved) continue;
       const node = nodes[k];
-      block(node.rows > 1 ? SHARED : OWN, 1,
+      block(node.rows > 1 ? theme.blue : theme.sky, 1,
         between(node.depth + from - node.start, from - line * data.line, moved),
         between(treeTop(k), lineTop(line), moved), to - from, between(bar, STRIP, moved));
     }
     g.globalAlpha = 1;
     tell(now);
     root.dataset.theme = theme.mode;
-    root.dataset.drawMs = (performance.now() - began).toFixed(1);
-  }
+  });
 
   const packsAt = (token) => PACK_AT + PACK_SPREAD * (token / Math.max(data.tokens, 1));
 
@@ -183,18 +174,7 @@ export default function (component) {
     }
     for (const { from, to, line } of cut(data.treeTokens, data.cap)) {
       const [x, y, long] = [at(from - line * data.line), lineTop(line), (to - from) * scale];
-      g.save();
-      g.beginPath();
-      g.rect(x, y, long, STRIP);
-      g.clip();
-      g.globalAlpha = 0.45 * seen;
-      g.beginPath();
-      for (let step = -STRIP; step < long; step += 7) {
-        g.moveTo(x + step, y + STRIP);
-        g.lineTo(x + step + STRIP, y);
-      }
-      g.stroke();
-      g.restore();
+      hatch(g, x, y, long, STRIP, 7, 0.45 * seen);
     }
   }
 
@@ -202,8 +182,8 @@ export default function (component) {
     const tokens = tokensAt(now);
     const { phase } = state;
     const times = (data.rowTokens / data.tokens).toFixed(2);
-    root.querySelector(".count b").textContent = counted(tokens);
-    root.querySelector(".count span").textContent = phase === "before"
+    find(".count b").textContent = counted(tokens);
+    find(".count span").textContent = phase === "before"
       ? `tokens in ${counted(rows.length)} rows`
       : phase === "after" ? `tokens as a tree, from ${counted(data.rowTokens)}: ${times}× fewer`
         : "tokens";
@@ -249,8 +229,8 @@ export default function (component) {
   function words(k) {
     if (k < 0) return "";
     const node = nodes[k];
-    return `${counted(node.length)} tokens from token ${counted(node.depth)} on · `
-      + `${counted(node.rows)} ${node.rows === 1 ? "row" : "rows"}`
+    return `${many(node.length, "token")} from token ${counted(node.depth)} on · `
+      + many(node.rows, "row")
       + (node.text ? "\n" + node.text : "");
   }
 
@@ -270,7 +250,6 @@ export default function (component) {
   cancelAnimationFrame(root.frame);
   const stop = keepDrawn(root, canvas, draw);
   if (state.phase === "playing") step();
-  else draw();
   return () => {
     stop();
     cancelAnimationFrame(root.frame);

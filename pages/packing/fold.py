@@ -14,6 +14,7 @@ import streamlit as st
 
 from packing.rows import Rows
 from pages.shared.canvas import component
+from tuning.plan.numbers import many
 from tuning.report.figures.fold import Fold
 
 _HTML = """
@@ -47,7 +48,7 @@ _LINES = 6
 _TIP_TOKENS = 40
 _TIP_LENGTH = 160
 
-_component = component("espalier_fold", _HTML, _CSS, Path(__file__).with_name("fold.js"))
+_component = component("fold", _HTML, _CSS, Path(__file__).with_name("fold.js"))
 
 
 def fold_view(rows: Rows, fold: Fold) -> None:
@@ -57,7 +58,6 @@ def fold_view(rows: Rows, fold: Fold) -> None:
     # Where the tree is far longer than its rows, rows keep a width and the strip ends early.
     end = fold.max_tokens_per_mb if whole else fold.tokens
     _component(
-        key="fold",
         data={
             "line": max(longest, -(-end // _LINES)),
             "cap": fold.max_tokens_per_mb,
@@ -80,7 +80,7 @@ def fold_view(rows: Rows, fold: Fold) -> None:
                 }
                 for k, node in enumerate(fold.nodes)
             ],
-            "before": f"{_rows(len(fold.rows))} of tree {fold.tree:,}, one below the other: "
+            "before": f"{many(len(fold.rows), 'row')} of tree {fold.tree:,}, one below the other: "
             f"{fold.row_tokens:,} tokens.",
             "after": f"The same rows as a tree: {fold.tokens:,} tokens. {_rest(fold)}",
         },
@@ -107,12 +107,9 @@ def says(fold: Fold) -> str:
 def _rest(fold: Fold) -> str:
     """What stands behind these rows in their tree."""
     others = fold.tree_tokens - fold.tokens
-    left_out = f"{others:,} tokens of {_rows(fold.rows_left_out)} not shown and " if others else ""
+    hidden = many(fold.rows_left_out, "row")
+    left_out = f"{others:,} tokens of {hidden} not shown and " if others else ""
     return f"Behind them: {left_out}{fold.padding:,} of padding up to {fold.max_tokens_per_mb:,}."
-
-
-def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count:,} rows"
 
 
 def _text(rows: Rows, fold: Fold, k: int) -> str:

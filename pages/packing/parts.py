@@ -6,14 +6,14 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-import pandas as pd
 import streamlit as st
 
 from packing.batch.simulation import Comparison
 from pages.shared import state, tokens
-from pages.shared.forest import forest_overview
+from pages.shared.forest import draw_forest, tree_columns
+from pages.shared.widgets import table
 from tuning.plan.batch import Batch
+from tuning.plan.numbers import number, percent, ratio
 from tuning.plan.plan import TuningPlan
 
 _OPEN = "packing.open_tree"  # a tree was clicked: its page opens once the bars are drawn
@@ -27,54 +27,41 @@ def draw_verdict(batch: Batch, plan: TuningPlan) -> None:
     """The figures of this cap, and the sentence that a team decides by."""
     simulation = batch.simulation(plan)
     paid, least = simulation.comparison, simulation.bounds
-    columns = st.columns(5)
     gap, dummies = simulation.n_trees - least.trees, simulation.n_dummy_trees
-    columns[0].metric(
-        "trees",
-        f"{simulation.n_trees:,}",
-        ("optimal" if gap == 0 else f"{gap:,} over the bound")
-        + (f", {dummies:,} empty beside" if dummies else ""),
-        delta_color="off",
-        delta_arrow="off",
-        help="Trees with tokens in them, over all ranks and minibatches of an update. No packer "
-        f"can do with fewer than {least.trees:,} there (exact bound).",
-    )
-    columns[1].metric(
-        "tree_token_ratio",
-        f"{simulation.tree_token_ratio:.3f}",
-        f"{simulation.prefix_reuse:.2f}× reuse",
-        delta_color="off",
-        delta_arrow="off",
-        help="Tokens in trees ÷ tokens of the rows; lower is better. AReaL logs the mean over its "
-        f"calls: {simulation.areal_log['ppo_actor/update/tree_token_ratio']:.4f}.",
-    )
-    columns[2].metric(
-        "paid ÷ original",
-        f"{simulation.padded_token_ratio:.3f}",
-        f"{simulation.fill:.1%} filled",
-        delta_color="off",
-        delta_arrow="off",
-        help="Ranks × the most trees of any rank × max_tokens_per_mb, over all minibatches, ÷ "
-        "tokens of the rows: what really runs through the model.",
-    )
-    columns[3].metric(
-        "flat packing pays",
-        "refused" if paid.flat is None else f"{paid.flat / paid.original_tokens:.3f}",
-        "without trees",
-        delta_color="off",
-        delta_arrow="off",
-        help="AReaL's ffd micro-batches of whole rows over the same ranks and minibatches, padded "
-        f"as {plan.engine} pads them.",
-    )
-    area = simulation.tree_area / max(simulation.flat_area, 1)
-    columns[4].metric(
-        "attention area",
-        f"{area:.3f}",
-        "trees ÷ flat rows",
-        delta_color="off",
-        delta_arrow="off",
-        help="Visible (query, key) pairs: attention gains differently from everything else.",
-    )
+    bound = "optimal" if gap == 0 else f"{number(gap)} over the bound"
+    metrics = {
+        "trees": (
+            number(simulation.n_trees),
+            bound + (f", {number(dummies)} empty beside" if dummies else ""),
+            "Trees with tokens in them, over all ranks and minibatches of an update. No packer "
+            f"can do with fewer than {number(least.trees)} there (exact bound).",
+        ),
+        "tree_token_ratio": (
+            ratio(simulation.tree_token_ratio),
+            f"{simulation.prefix_reuse:.2f}× reuse",
+            "Tokens in trees ÷ tokens of the rows; lower is better. AReaL logs the mean over its "
+            f"calls: {simulation.areal_log['ppo_actor/update/tree_token_ratio']:.4f}.",
+        ),
+        "paid ÷ original": (
+            ratio(simulation.padded_token_ratio),
+            f"{percent(simulation.fill)} filled",
+            "Ranks × the most trees of any rank × max_tokens_per_mb, over all minibatches, ÷ "
+            "tokens of the rows: what really runs through the model.",
+        ),
+        "flat packing pays": (
+            "refused" if paid.flat is None else ratio(paid.flat / paid.original_tokens),
+            "without trees",
+            "AReaL's ffd micro-batches of whole rows over the same ranks and minibatches, padded "
+            f"as {plan.engine} pads them.",
+        ),
+        "attention area": (
+            ratio(simulation.tree_area / max(simulation.flat_area, 1)),
+            "trees ÷ flat rows",
+            "Visible (query, key) pairs: attention gains differently from everything else.",
+        ),
+    }
+    for column, (name, (value, below, said)) in zip(st.columns(5), metrics.items(), strict=True):
+        column.metric(name, value, below, delta_color="off", delta_arrow="off", help=said)
     st.markdown(_verdict(paid))
 
 
@@ -104,23 +91,12 @@ def _verdict(paid: Comparison) -> str:
 def draw_trees(batch: Batch, plan: TuningPlan) -> None:
     """Every tree as a bar, and as a line of a table; a click opens it on the Trie page."""
     simulation = batch.simulation(plan)
-    forest, tokens_of = simulation.forest, simulation.packing.tokens_per_tree
-    row_tokens = simulation.row_tokens_per_tree
 
     def picked(tree: int) -> None:
         state.set_view(tree=tree, node=None, row=None, x0=None, x1=None)
         st.session_state[_OPEN] = True
 
-    forest_overview(
-        np.arange(simulation.n_trees),
-        tokens_of,
-        forest.rows_per_tree,
-        row_tokens,
-        plan.max_tokens_per_mb,
-        -1,
-        -1,
-        picked,
-    )
+    draw_forest(simulation, picked)
     st.caption(
         "Each bar is a tree: as long as it is full, its colour the stronger the more its rows "
         "share. A click opens it on the Trie page."
@@ -128,32 +104,10 @@ def draw_trees(batch: Batch, plan: TuningPlan) -> None:
     if st.session_state.pop(_OPEN, False):
         st.switch_page("trie/page.py")
     shown = min(simulation.n_trees, _TABLE_ROWS)
-    rows = forest.rows_per_tree[:shown]
-    table = pd.DataFrame(
-        {
-            "tree": range(shown),
-            "rank": simulation.rank_of_tree[:shown],
-            "minibatch": simulation.minibatch_of_tree[:shown],
-            "rows": rows,
-            "nodes": forest.nodes_per_tree[:shown],
-            "tokens": tokens_of[:shown],
-            "padding": plan.max_tokens_per_mb - tokens_of[:shown],
-            "row tokens": row_tokens[:shown],
-        }
+    filled = st.column_config.ProgressColumn(
+        format="localized", min_value=0, max_value=plan.max_tokens_per_mb
     )
-    table["reuse ×"] = table["row tokens"] / table["tokens"]
-    st.dataframe(
-        table,
-        hide_index=True,
-        column_config={
-            "tokens": st.column_config.ProgressColumn(
-                format="localized", min_value=0, max_value=plan.max_tokens_per_mb
-            ),
-            "reuse ×": st.column_config.NumberColumn(format="%.2f"),
-            "padding": st.column_config.NumberColumn(format="localized"),
-            "row tokens": st.column_config.NumberColumn(format="localized"),
-        },
-    )
+    table(tree_columns(simulation, slice(shown)), {"tokens": filled})
     if simulation.n_trees > shown:
         st.caption(f"The first {shown:,} of {simulation.n_trees:,} trees.")
 
@@ -161,39 +115,31 @@ def draw_trees(batch: Batch, plan: TuningPlan) -> None:
 def draw_batch_plan(batch: Batch, plan: TuningPlan) -> None:
     """The plan of one step, and what ranks and minibatches cost."""
     columns = st.columns(5)
-    for column, name in zip(columns, ("prompts_per_step", "samples_per_prompt"), strict=False):
-        column.number_input(min_value=0, **state.widget(name))
-    for column, name in zip(columns[2:], ("dp_size", "ppo_n_minibatches"), strict=False):
-        column.number_input(min_value=1, **state.widget(name))
+    least = {"prompts_per_step": 0, "samples_per_prompt": 0, "dp_size": 1, "ppo_n_minibatches": 1}
+    for column, (name, low) in zip(columns, least.items(), strict=False):
+        column.number_input(min_value=low, **state.widget(name))
     columns[4].selectbox(options=["controller", "spmd"], **state.widget("dispatch"))
     plan = state.plan()
     if batch.refusal(plan):
         return  # the page says it on top
     simulation = batch.simulation(plan)
     summary = simulation.summary()
-    st.dataframe(
-        pd.DataFrame(
-            [
-                {
-                    "pass": name,
-                    "rank": rank,
-                    "minibatch": index,
-                    "trees": one.n_trees,
-                    "dummy trees": part.trees_per_rank - one.n_trees,
-                    "tokens in trees": one.tree_tokens,
-                    "tree_token_ratio": one.tree_token_ratio,
-                }
-                for name, passes in (
-                    ("compute_logp", (simulation.compute_logp,)),
-                    ("ppo_update", simulation.ppo_update),
-                )
-                for index, part in enumerate(passes)
-                for rank, one in enumerate(part.ranks)
-            ][:_TABLE_ROWS]
-        ),
-        hide_index=True,
-        column_config={"tree_token_ratio": st.column_config.NumberColumn(format="%.3f")},
-    )
+    passes = [("compute_logp", 0, simulation.compute_logp)]
+    passes += [("ppo_update", nth, one) for nth, one in enumerate(simulation.ppo_update)]
+    lines = [
+        {
+            "pass": name,
+            "rank": rank,
+            "minibatch": index,
+            "trees": one.n_trees,
+            "dummy trees": part.trees_per_rank - one.n_trees,
+            "tokens in trees": one.tree_tokens,
+            "tree_token_ratio": one.tree_token_ratio,
+        }
+        for name, index, part in passes
+        for rank, one in enumerate(part.ranks)
+    ]
+    table(lines[:_TABLE_ROWS])
     st.markdown(
         f"`ppo_update` pays **{summary['padded_ratio_ppo_update']:.3f}** tokens for each original "
         "one over all ranks and minibatches, `compute_logp` "
@@ -213,7 +159,7 @@ def draw_order_sensitivity(batch: Batch, plan: TuningPlan) -> None:
         f"prompts shuffled, AReaL's packer ({_SHUFFLES} seeds)": shuffled,
         "prompts as they stand, Espalier's packer in AReaL": [ours],
     }
-    table = [
+    found_of = [
         {
             "rows fed": name,
             "trees": _median([s.n_trees for s in found], ","),
@@ -222,7 +168,7 @@ def draw_order_sensitivity(batch: Batch, plan: TuningPlan) -> None:
         }
         for name, found in lines.items()
     ]
-    st.dataframe(pd.DataFrame(table), hide_index=True)
+    table(found_of)
     least = as_it_is.bounds
     st.caption(
         f"No packer can do with fewer than {least.trees:,} trees and "

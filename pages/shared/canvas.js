@@ -1,7 +1,5 @@
-// What the three drawings of the Trie page share: arrays, colours, numbers, hover texts.
+// What the drawings share: arrays, colours (PALETTE of chart.py), numbers, hover texts.
 
-const RED = "#D55E00";
-const ORANGE = "#E69F00";
 const DEPTHS = {
   light: ["#0b5d4f", "#14806a", "#3b9e83", "#6fb99f", "#a3d2bd", "#c9e4d6"],
   dark: ["#a6dfc9", "#78c6aa", "#52ae90", "#307f6a", "#2a705e", "#256455"],
@@ -36,7 +34,7 @@ function themeOf(element) {
   const mode = 0.3 * r + 0.6 * g + 0.1 * b < 128 ? "dark" : "light";
   return {
     mode, background, text: read("--st-text-color"), font: read("--st-font"),
-    depths: DEPTHS[mode], inks: INKS[mode],
+    depths: DEPTHS[mode], inks: INKS[mode], ...PALETTE[mode],
   };
 }
 
@@ -53,6 +51,50 @@ function cleared(canvas, height) {
   return g;
 }
 
+// The parts of a drawing by their class; `canvas` by its tag.
+function partsOf(parent, name) {
+  const root = parent.querySelector("." + name);
+  const part = (css) => root.querySelector(css);
+  return { root, part, canvas: part("canvas"), tip: part(".tip"), live: part(".live") };
+}
+
+// A straight line, a circle, and strokes through a rectangle `step` pixels apart.
+function line(g, x0, y0, x1, y1, alpha) {
+  g.globalAlpha = alpha;
+  g.beginPath();
+  g.moveTo(x0, y0);
+  g.lineTo(x1, y1);
+  g.stroke();
+  g.globalAlpha = 1;
+}
+
+function dot(g, x, y, radius) {
+  g.beginPath();
+  g.arc(x, y, radius, 0, 2 * Math.PI);
+  return g;
+}
+
+function hatch(g, x, y, width, height, step, alpha) {
+  g.save();
+  g.beginPath();
+  g.rect(x, y, width, height);
+  g.clip();
+  for (let at = x - height; at < x + width; at += step) {
+    line(g, at, y + height, at + height, y, alpha);
+  }
+  g.restore();
+}
+
+// The action of a key, where it has one; without the keys that browsers and systems use.
+function onKeys(element, actions) {
+  element.onkeydown = (event) => {
+    const action = actions[event.key];
+    if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    action();
+  };
+}
+
 // Text of a data set goes into textContent and nowhere else.
 function showTip(tip, words, x, y, width) {
   tip.textContent = words;
@@ -60,6 +102,16 @@ function showTip(tip, words, x, y, width) {
   if (!words) return;
   tip.style.left = Math.max(Math.min(x + 14, width - tip.offsetWidth - 4), 0) + "px";
   tip.style.top = y + 16 + "px";
+}
+
+// A drawing that leaves its time on the element, and waits until there is room for it.
+function timed(root, canvas, draw) {
+  return () => {
+    if (!canvas.clientWidth) return;
+    const began = performance.now();
+    draw();
+    root.dataset.drawMs = (performance.now() - began).toFixed(1);
+  };
 }
 
 // The theme of a page can change while nothing else does: then draw again.
@@ -74,7 +126,7 @@ function onThemeChange(element, draw) {
   }, 1000);
 }
 
-// Draw again when the canvas changes its size or the theme changes; returns how to stop that.
+// Draw now, and again when the canvas changes its size or the theme changes; how to stop that.
 // A component is called anew for each change of its data: what an earlier call started ends here.
 function keepDrawn(root, canvas, draw) {
   if (root.observer) root.observer.disconnect();
@@ -82,6 +134,7 @@ function keepDrawn(root, canvas, draw) {
   root.observer = new ResizeObserver(draw);
   root.observer.observe(canvas);
   root.theme = onThemeChange(root, draw);
+  draw();
   return () => {
     root.observer.disconnect();
     clearInterval(root.theme);

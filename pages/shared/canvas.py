@@ -1,9 +1,11 @@
-"""What the drawings of the Trie page share: a component of our own, arrays as text."""
+"""What the drawings share: a component of our own, our colours, arrays as text."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import streamlit as st
 
+from tuning.report.figures.chart import COLORS, PALETTE
+
+_MODES = ("light", "dark")
 _CSS = """
 .tip { position: absolute; pointer-events: none; padding: 4px 8px; border-radius: 4px;
   max-width: min(26rem, 90%); background: var(--st-text-color); color: var(--st-background-color);
@@ -20,11 +25,27 @@ _CSS = """
 """
 
 
-def component(name: str, html: str, css: str, *scripts: Path) -> Callable[..., Any]:
-    """A canvas component made of ``canvas.js`` and the scripts given, which share one scope."""
+def component(key: str, html: str, css: str, *scripts: Path) -> Callable[..., None]:
+    """A canvas component made of ``canvas.js`` and the scripts given, which share one scope.
+
+    Returns what draws it, from its ``data`` and a function for the value of each trigger by name.
+    """
     shared = Path(__file__).with_name("canvas.js")
     text = "\n".join(script.read_text("utf-8") for script in (shared, *scripts))
-    return st.components.v2.component(name, html=html, css=_CSS + css, js=text)
+    colors = {mode: {name: PALETTE[name][i] for name in COLORS} for i, mode in enumerate(_MODES)}
+    text = f"const PALETTE = {json.dumps(colors)};\n{text}"
+    mount = st.components.v2.component(f"espalier_{key}", html=html, css=_CSS + css, js=text)
+
+    def hear(trigger: str, act: Callable[[Any], None]) -> None:
+        value = st.session_state[key].get(trigger)
+        if value is not None:
+            act(value)
+
+    def draw(data: Mapping[str, Any], **acts: Callable[[Any], None]) -> None:
+        heard = {f"on_{name}_change": partial(hear, name, act) for name, act in acts.items()}
+        mount(key=key, data=data, **heard)
+
+    return draw
 
 
 def packed(array: npt.ArrayLike, dtype: type[np.generic]) -> str:

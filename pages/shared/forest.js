@@ -9,12 +9,8 @@ const FEW = 14;
 
 export default function (component) {
   const { data, parentElement, setTriggerValue } = component;
-  const root = parentElement.querySelector(".forest");
-  const view = root.querySelector(".view");
-  const canvas = root.querySelector("canvas");
-  const spacer = root.querySelector(".spacer");
-  const tip = root.querySelector(".tip");
-  const live = root.querySelector(".live");
+  const { root, part, canvas, tip, live } = partsOf(parentElement, "forest");
+  const view = part(".view");
   view.setAttribute("aria-label", data.label);
 
   const order = decode(data.order, Int32Array);
@@ -40,14 +36,12 @@ export default function (component) {
     cell = width / columns;
     height = Math.min(lines * ROW + 4, HIGHEST);
     view.style.height = height + "px";
-    spacer.style.height = Math.max(lines * ROW + 4 - height, 0) + "px";
+    part(".spacer").style.height = Math.max(lines * ROW + 4 - height, 0) + "px";
   }
 
   const place = (i) => [(i % columns) * cell, Math.floor(i / columns) * ROW + 2 - view.scrollTop];
 
-  function draw() {
-    if (!canvas.clientWidth) return;
-    const began = performance.now();
+  const draw = timed(root, canvas, () => {
     layOut();
     const g = cleared(canvas, height);
     if (root.columns !== columns) showChosen();
@@ -66,15 +60,14 @@ export default function (component) {
       g.fillStyle = shade(reuse[tree], theme);
       g.fillRect(x + 1, y, full, BAR);
       if (tree === data.rowTree) {
-        g.fillStyle = ORANGE;
+        g.fillStyle = theme.orange;
         g.fillRect(x + 1, y + BAR - 3, full, 3);
       }
-      if (tree === data.tree) outline(g, x, y, room, RED, 2);
+      if (tree === data.tree) outline(g, x, y, room, theme.red, 2);
       if (i === root.cursor && root.byKey) outline(g, x, y, room, theme.text, 1);
     }
-    root.dataset.drawMs = (performance.now() - began).toFixed(1);
     root.dataset.columns = columns;
-  }
+  });
 
   // Another tree, another order or another width: bring the chosen tree into view.
   function showChosen() {
@@ -138,19 +131,11 @@ export default function (component) {
     const i = at(event);
     if (i >= 0 && order[i] !== data.tree) setTriggerValue("picked", order[i]);
   };
-  view.onkeydown = (event) => {
-    const keys = {
-      ArrowRight: () => moveTo(root.cursor + 1), ArrowLeft: () => moveTo(root.cursor - 1),
-      ArrowDown: () => moveTo(root.cursor + columns), ArrowUp: () => moveTo(root.cursor - columns),
-      Home: () => moveTo(0), End: () => moveTo(count - 1),
-      Enter: () => setTriggerValue("picked", order[root.cursor]),
-    };
-    if (!keys[event.key]) return;
-    event.preventDefault();
-    keys[event.key]();
-  };
-
-  const stop = keepDrawn(root, canvas, draw);
-  draw();
-  return stop;
+  onKeys(view, {
+    ArrowRight: () => moveTo(root.cursor + 1), ArrowLeft: () => moveTo(root.cursor - 1),
+    ArrowDown: () => moveTo(root.cursor + columns), ArrowUp: () => moveTo(root.cursor - columns),
+    Home: () => moveTo(0), End: () => moveTo(count - 1),
+    Enter: () => setTriggerValue("picked", order[root.cursor]),
+  });
+  return keepDrawn(root, canvas, draw);
 }

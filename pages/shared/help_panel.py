@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-_GREEN, _LIGHT, _GREY, _RED = "#14806a", "#8fc7b0", "#9aa0a6", "#D55E00"
+_GREEN, _LIGHT, _GREY, _RED = "#14806a", "#8fc7b0", "var(--grey)", "var(--red)"
 
 
 def _svg(*boxes: tuple[float, float, float, float, str]) -> str:

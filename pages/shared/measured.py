@@ -1,4 +1,4 @@
-"""The newest measured step of the plan, from the run history, for the summary strip."""
+"""What the run history has measured of a batch, and the newest step of its plan."""
 
 from __future__ import annotations
 
@@ -8,23 +8,31 @@ from tuning.jobs.folders import data_folder
 from tuning.jobs.points import Point, steps_at
 from tuning.jobs.store import Store, StoreError
 from tuning.plan.batch import Batch
+from tuning.plan.numbers import seconds
 from tuning.plan.plan import TuningPlan
 
 
 def latest_step(plan: TuningPlan, batch: Batch) -> str | None:
     """Such as ``1.84 s (measured)``; None where this very question has no time."""
     data = batch.rows.fingerprint
-    step = steps_at(_points(data, _stamp()), plan, data).get("tree")
-    return None if step is None else f"{step.step_s:,.2f} s ({step.outcome})"
+    step = steps_at(points(data, warn=False), plan, data).get("tree")
+    return None if step is None else f"{seconds(step.step_s)} ({step.outcome})"
+
+
+def points(data: str, warn: bool = True) -> list[Point]:
+    """Points of a batch, newest first; none, and a warning, where the history cannot be read."""
+    try:
+        return _points(data, _stamp())
+    except StoreError as error:
+        if warn:
+            st.warning(str(error), icon=":material/database_off:")
+        return []
 
 
 @st.cache_data(show_spinner=False, max_entries=16)
 def _points(data: str, stamp: tuple[int, ...]) -> list[Point]:
-    """Points of a batch, newest first; read again when the history's files have changed."""
-    try:
-        return [entry.point for entry in Store().entries(data=data)]
-    except StoreError:
-        return []  # the Tune page says what is wrong with the history
+    """Read again when the history's files have changed."""
+    return [entry.point for entry in Store().entries(data=data)]
 
 
 def _stamp() -> tuple[int, ...]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
+from tuning.report.figures.chart import PALETTE
+
+_PALETTE = "".join(f"--{name}:light-dark({', '.join(pair)});" for name, pair in PALETTE.items())
 _CSS = """
 <style>
 .summary { display: flex; flex-wrap: wrap; gap: 0.2rem 1.6rem; align-items: baseline;
@@ -18,11 +21,13 @@ _CSS = """
 .token-text { font-family: ui-monospace, monospace; font-size: 0.82rem; line-height: 1.7;
   white-space: pre-wrap; word-break: break-word; max-height: 26rem; overflow-y: auto; }
 .token-text span { border-radius: 2px; }
-.token-text .t0 { background: rgba(0, 114, 178, 0.16); }
-.token-text .t1 { background: rgba(230, 159, 0, 0.18); }
-.token-text .special { background: rgba(204, 121, 167, 0.32); font-weight: 600; }
+.token-text .t0 { background: color-mix(in srgb, var(--blue) 16%, transparent); }
+.token-text .t1 { background: color-mix(in srgb, var(--orange) 18%, transparent); }
+.token-text .special { background: color-mix(in srgb, var(--pink) 32%, transparent);
+  font-weight: 600; }
 .token-text .off { opacity: 0.74; }
-.token-text mark { background: rgba(213, 94, 0, 0.28); color: inherit; border-radius: 2px; }
+.token-text mark { color: inherit; background: color-mix(in srgb, var(--red) 28%, transparent);
+  border-radius: 2px; }
 @media (max-width: 60rem) {
   .st-key-branch > * > .stHorizontalBlock { flex-direction: column; }
   .st-key-branch > * > .stHorizontalBlock > .stColumn { width: 100%; }
@@ -48,4 +53,4 @@ _CSS = """
 
 
 def apply() -> None:
-    st.html(_CSS)
+    st.html(_CSS.replace("<style>", f"<style>.stApp {{ {_PALETTE} }}"))

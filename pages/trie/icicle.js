@@ -7,9 +7,8 @@ const TEXT_FROM = 14; // pixels of height from which a mark shows text
 
 export default function (component) {
   const { data, parentElement, setTriggerValue } = component;
-  const root = parentElement.querySelector(".icicle");
-  const box = root.querySelector(".marks");
-  const tip = root.querySelector(".tip");
+  const { root, part, tip } = partsOf(parentElement, "icicle");
+  const box = part(".marks");
   box.setAttribute("aria-label", data.label);
   const began = performance.now();
   let theme = themeOf(root);
@@ -37,17 +36,16 @@ export default function (component) {
       + (mark.node === data.chosen && mark.node >= 0 ? " chosen" : "");
     const height = Math.max(mark.height - GAP, 1);
     const lines = Math.max(Math.floor((height - 2) / LINE), 1);
-    element.style.left = (100 * mark.level) / columns + "%";
-    element.style.width = `calc(${100 / columns}% - ${GAP}px)`;
-    element.style.top = mark.top + "px";
-    element.style.height = height + "px";
+    Object.assign(element.style, {
+      left: (100 * mark.level) / columns + "%", width: `calc(${100 / columns}% - ${GAP}px)`,
+      top: mark.top + "px", height: height + "px",
+    });
     paint(element, mark);
     if (height >= TEXT_FROM) {
       // Whole lines only: a line cut through its middle cannot be read.
       const inner = document.createElement("div");
-      inner.style.maxHeight = lines * LINE + "px";
-      inner.style.overflow = "hidden";
-      inner.style.lineHeight = Math.min(height - 2, LINE) + "px";
+      const lineHeight = Math.min(height - 2, LINE) + "px";
+      Object.assign(inner.style, { maxHeight: lines * LINE + "px", overflow: "hidden", lineHeight });
       inner.textContent = label(mark);
       element.append(inner);
     }
@@ -68,20 +66,15 @@ export default function (component) {
   });
   box.replaceChildren(...elements);
   box.onpointerleave = () => { tip.hidden = true; };
-  box.onkeydown = (event) => {
-    const i = elements.indexOf(box.getRootNode().activeElement);
-    if (i < 0) return;
+  elements.forEach((element, i) => {
     const beside = i ? marks[marks[i].in].inside : [0];
-    const keys = {
+    const place = beside.indexOf(i);
+    onKeys(element, {
       ArrowRight: () => focus(marks[i].inside[0]), ArrowLeft: () => focus(i ? marks[i].in : -1),
-      ArrowDown: () => focus(beside[beside.indexOf(i) + 1]),
-      ArrowUp: () => focus(beside[beside.indexOf(i) - 1]),
+      ArrowDown: () => focus(beside[place + 1]), ArrowUp: () => focus(beside[place - 1]),
       Enter: () => open(i), " ": () => open(i), Backspace: () => open(0),
-    };
-    if (!keys[event.key]) return;
-    event.preventDefault();
-    keys[event.key]();
-  };
+    });
+  });
   if (hadFocus) elements[0].focus({ preventScroll: true });
   tip.hidden = true;
   clearInterval(root.theme);

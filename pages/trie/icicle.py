@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import streamlit as st
-
 from packing.rows import Rows
 from packing.trie import Trie
 from pages.shared.canvas import component
 from pages.trie.explorer import node_tokens
 from tuning.report.figures.trie import MAX_MARKS, choose_marks, nodes_below
 
-_KEY = "icicle"
 _HTML = """
 <div class="icicle"><div class="marks" role="tree"></div><div class="tip" hidden></div></div>
 """
@@ -29,8 +26,8 @@ _CSS = """
   overflow-wrap: anywhere; white-space: pre-wrap; padding: 2px 6px 0; box-sizing: border-box; }
 .mark:hover { filter: brightness(1.12); }
 .mark.fold { cursor: default; border: 1px dashed currentColor; opacity: 0.75; }
-.mark.path { box-shadow: inset 4px 0 #E69F00; padding-left: 9px; }
-.mark.chosen { box-shadow: inset 0 0 0 2px #D55E00; }
+.mark.path { box-shadow: inset 4px 0 var(--orange); padding-left: 9px; }
+.mark.chosen { box-shadow: inset 0 0 0 2px var(--red); }
 .mark b { font-weight: 600; }
 """
 _LEVELS = 7
@@ -38,7 +35,7 @@ _SMALLEST = 0.012
 _TEXT_TOKENS = 60
 _TEXT_LENGTH = 240
 
-_component = component("espalier_icicle", _HTML, _CSS, Path(__file__).with_name("icicle.js"))
+_component = component("icicle", _HTML, _CSS, Path(__file__).with_name("icicle.js"))
 
 
 def icicle_view(
@@ -54,17 +51,11 @@ def icicle_view(
     index = {mark.id: i for i, mark in enumerate(marks)}
     on_path = set(path)
 
-    def picked() -> None:
-        value = st.session_state[_KEY].get("picked")
-        if value is not None:
-            on_pick(int(value))
-
     def text(at: int) -> str:
         ids = node_tokens(rows, trie, at)[:_TEXT_TOKENS]
         return rows.text(ids).replace("\n", "⏎ ")[:_TEXT_LENGTH]
 
     _component(
-        key=_KEY,
         data={
             "root": root,
             "chosen": node,
@@ -86,5 +77,5 @@ def icicle_view(
             ],
             "label": "The branch as an icicle: the higher a mark, the more tokens in and below it.",
         },
-        on_picked_change=picked,
+        picked=lambda node: on_pick(int(node)),
     )

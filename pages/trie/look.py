@@ -102,13 +102,3 @@ def highlight(tree: int, row: int | None) -> None:
 def chosen_node(look: Look) -> int:
     """The node that the card is about: the chosen one, or the first of the tree."""
     return look.node if look.node >= 0 else node_at(look.trie, max(look.token, 0))
-
-
-def counted_rows(count: int) -> str:
-    """ "1 row" or "12 rows"."""
-    return "1 row" if count == 1 else f"{count:,} rows"
-
-
-def counted_tokens(count: int) -> str:
-    """ "1 token" or "12 tokens"."""
-    return "1 token" if count == 1 else f"{count:,} tokens"

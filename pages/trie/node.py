@@ -9,7 +9,8 @@ import streamlit as st
 
 from pages.shared import tokens
 from pages.trie.explorer import child_nodes, ending_rows, node_at, node_tokens
-from pages.trie.look import Look, chosen_node, counted_rows, counted_tokens, highlight, open_node
+from pages.trie.look import Look, chosen_node, highlight, open_node
+from tuning.plan.numbers import many
 from tuning.report.figures.trie import subtree_tokens
 
 _NODE_TOKENS = 400
@@ -26,8 +27,8 @@ def draw_node(look: Look) -> None:
     if look.node < 0:
         st.caption("Nothing is chosen: this is the tree's first node. Click a mark or the strip.")
     st.markdown(
-        f"**{counted_tokens(own)}** at depth {trie.depth[node]:,}, "
-        f"in **{counted_rows(len(through))}**\n\n"
+        f"**{many(own, 'token')}** at depth {trie.depth[node]:,}, "
+        f"in **{many(len(through), 'row')}**\n\n"
         f"{(len(through) - 1) * own:,} tokens saved here · "
         f"{subtree_tokens(trie, node):,} tokens in and below"
     )
@@ -92,7 +93,7 @@ def draw_children(look: Look) -> None:
         count = int(trie.row_count[child])
         left, right = st.columns([2, 5], gap="small")
         left.button(
-            f"{counted_rows(count)} ›",
+            f"{many(count, 'row')} ›",
             key=f"child{child}",
             type="tertiary",
             on_click=open_node,

@@ -11,9 +11,9 @@ from pages.trie.parts import (
     choose_share,
     choose_tree,
     draw_breadcrumb,
-    draw_forest,
     draw_icicle,
     draw_strip,
+    draw_trees,
 )
 from pages.trie.search import draw_hits, draw_row, search_box
 
@@ -38,7 +38,7 @@ def explore() -> None:
     with right:
         words = search_box()
     choose_share(seen)
-    draw_forest(seen, sort)
+    draw_trees(seen, sort)
     # Places of their own: what comes and goes in them does not make the drawings below start anew.
     with st.container(key="trie_hits"):
         draw_hits(seen, words)

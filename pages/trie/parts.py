@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import streamlit as st
 
 from packing.batch.simulation import BatchSimulation
 from pages.shared import state
-from pages.shared.forest import forest_overview
+from pages.shared.forest import draw_forest, tree_columns
+from pages.shared.widgets import table
 from pages.trie.icicle import icicle_view
-from pages.trie.look import Look, counted_tokens, open_node, open_tree
+from pages.trie.look import Look, open_node, open_tree
 from pages.trie.strip import packed_strip
+from tuning.plan.numbers import many
 
 _SORTS = {
     "order": "as packed",
@@ -46,51 +49,32 @@ def choose_tree(look: Look) -> str:
     return sort
 
 
-def draw_forest(look: Look, sort: str) -> None:
+def draw_trees(look: Look, sort: str) -> None:
     """All trees at once, in the order that is asked for, and the same as a table."""
-    plan, forest = look.plan, look.forest
-    simulation = look.batch.simulation(plan)
+    plan, simulation = look.plan, look.batch.simulation(look.plan)
     tokens_of, row_tokens = simulation.packing.tokens_per_tree, simulation.row_tokens_per_tree
     keys = {
-        "order": np.arange(len(forest)),
+        "order": np.arange(len(tokens_of)),
         "waste": tokens_of,
         "size": -tokens_of,
         "sharing": -row_tokens / np.maximum(tokens_of, 1),
     }
     order = np.argsort(keys[sort], kind="stable")
     order = order[_chosen(order, simulation)]
-    forest_overview(
-        order,
-        tokens_of,
-        forest.rows_per_tree,
-        row_tokens,
-        plan.max_tokens_per_mb,
-        look.tree,
-        look.row_tree,
-        open_tree,
-    )
+    draw_forest(simulation, open_tree, order, look.tree, look.row_tree)
     st.caption(
         "Each bar is a tree: as long as it is full, its colour the stronger the more its rows "
         f"share. **Tree {look.tree:,}**: {len(look.trie.rows):,} rows, {len(look.trie):,} nodes, "
         f"{look.trie.n_tokens:,} tokens, {plan.max_tokens_per_mb - look.trie.n_tokens:,} padding, "
         f"{row_tokens[look.tree] / look.trie.n_tokens:.2f}× reuse."
     )
-    table = st.expander("Trees as a table", key="tree_table.expander", on_change="rerun")
-    if table.open:
-        with table:
+    trees = st.expander("Trees as a table", key="tree_table.expander", on_change="rerun")
+    if trees.open:
+        with trees:
             page = _page(len(order), "tree_page.widget")
             at = order[page]
             _table(
-                {
-                    "tree": at,
-                    "rank": simulation.rank_of_tree[at],
-                    "minibatch": simulation.minibatch_of_tree[at],
-                    "rows": forest.rows_per_tree[at],
-                    "nodes": forest.nodes_per_tree[at],
-                    "tokens": tokens_of[at],
-                    "padding": plan.max_tokens_per_mb - tokens_of[at],
-                    "reuse ×": np.round(row_tokens[at] / np.maximum(tokens_of[at], 1), 2),
-                },
+                tree_columns(simulation, at),
                 f"tree_table.{sort}.{page.start}",
                 lambda i: open_tree(int(at[i])),
             )
@@ -147,9 +131,9 @@ def draw_strip(look: Look) -> None:
         on_pick=pick,
         on_move=move,
     )
-    table = st.expander("Nodes as a table", key="node_table.expander", on_change="rerun")
-    if table.open:
-        with table:
+    nodes = st.expander("Nodes as a table", key="node_table.expander", on_change="rerun")
+    if nodes.open:
+        with nodes:
             page = _page(len(trie), "node_page.widget")
             _table(
                 {
@@ -175,7 +159,7 @@ def draw_breadcrumb(look: Look) -> None:
             if place:
                 st.html("…" if len(path) > 8 and place == 2 else "›", width="content")
             st.button(
-                f"tree {look.tree:,}" if at < 0 else counted_tokens(int(look.trie.lengths[at])),
+                f"tree {look.tree:,}" if at < 0 else many(int(look.trie.lengths[at]), "token"),
                 key=f"crumb{at}",
                 type="tertiary" if at != look.node else "secondary",
                 on_click=open_node,
@@ -198,7 +182,9 @@ def _page(count: int, key: str) -> slice:
     return slice((number - 1) * _TABLE_ROWS, min(number * _TABLE_ROWS, count))
 
 
-def _table(columns: dict[str, npt.NDArray[np.int64]], key: str, pick) -> None:
+def _table(
+    columns: dict[str, npt.NDArray[np.int64]], key: str, pick: Callable[[int], None]
+) -> None:
     """Numbers of trees or nodes; ``pick(i)`` is called with the line that is chosen."""
 
     def chosen() -> None:
@@ -206,12 +192,4 @@ def _table(columns: dict[str, npt.NDArray[np.int64]], key: str, pick) -> None:
         if lines:
             pick(lines[0])
 
-    st.dataframe(
-        pd.DataFrame(columns),
-        hide_index=True,
-        height=240,
-        key=key,
-        on_select=chosen,
-        selection_mode="single-row",
-        column_config={name: st.column_config.NumberColumn(format="localized") for name in columns},
-    )
+    table(columns, height=240, key=key, on_select=chosen, selection_mode="single-row")

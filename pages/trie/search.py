@@ -9,7 +9,8 @@ import streamlit as st
 
 from pages.shared import state
 from pages.trie.explorer import search_text
-from pages.trie.look import Look, counted_rows, highlight, open_node, open_tree
+from pages.trie.look import Look, highlight, open_node, open_tree
+from tuning.plan.numbers import many
 
 _KEY = "trie_search.widget"
 _ROW = re.compile(r"\s*(?:row|#)\s*([\d,_]+)\s*", re.IGNORECASE)
@@ -57,7 +58,7 @@ def draw_hits(look: Look, words: str) -> None:
         for hit in search.hits:
             left, right = st.columns([1, 8], vertical_alignment="center", gap="small")
             left.button(
-                counted_rows(int(trie.row_count[hit.node])),
+                many(int(trie.row_count[hit.node]), "row"),
                 key=f"hit{hit.node}",
                 on_click=open_node,
                 args=(hit.node, int(trie.start[hit.node])),

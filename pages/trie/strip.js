@@ -6,10 +6,7 @@ const SETTLED_MS = 500;
 
 export default function (component) {
   const { data, parentElement, setTriggerValue } = component;
-  const root = parentElement.querySelector(".strip");
-  const canvas = root.querySelector("canvas");
-  const tip = root.querySelector(".tip");
-  const live = root.querySelector(".live");
+  const { root, part, canvas, tip, live } = partsOf(parentElement, "strip");
   canvas.setAttribute("aria-label", data.label);
 
   const d = read(data, root);
@@ -34,9 +31,7 @@ export default function (component) {
     };
   }
 
-  function draw() {
-    if (!canvas.clientWidth) return;
-    const began = performance.now();
+  const draw = timed(root, canvas, () => {
     const g = cleared(canvas, height);
     const v = viewed();
     const theme = themeOf(root);
@@ -51,10 +46,9 @@ export default function (component) {
       g.fillStyle = theme.text;
       g.fillRect((GUTTER + v.width) / 2, AXIS, 1, height - AXIS);
     }
-    root.dataset.drawMs = (performance.now() - began).toFixed(1);
     root.dataset.nodes = d.count;
     root.dataset.window = Math.round(x0) + "," + Math.round(x1);
-  }
+  });
 
   // The node and the token at a pixel; above a token's own lane, its ancestor in that lane.
   function at(px, py) {
@@ -157,29 +151,25 @@ export default function (component) {
   const near = () => zoom(0.8, middle());
   const far = () => zoom(1.25, middle());
   const all = () => move(0, data.cap);
-  canvas.onkeydown = (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const keys = {
-      "+": near, "=": near, w: near, "-": far, s: far, 0: all, Home: all,
-      ArrowLeft: () => pan(-1 / 8), a: () => pan(-1 / 8),
-      ArrowRight: () => pan(1 / 8), d: () => pan(1 / 8),
-      Enter: () => pick(at(middle(), height)),
-    };
-    if (!keys[event.key]) return;
-    event.preventDefault();
-    byKey(keys[event.key]);
+  const left = () => pan(-1 / 8);
+  const right = () => pan(1 / 8);
+  const keys = {
+    "+": near, "=": near, w: near, "-": far, s: far, 0: all, Home: all,
+    ArrowLeft: left, a: left, ArrowRight: right, d: right,
+    Enter: () => pick(at(middle(), height)),
   };
-  root.querySelector(".near").onclick = near;
-  root.querySelector(".far").onclick = far;
-  root.querySelector(".all").onclick = all;
-  root.querySelector(".chosen").hidden = data.node < 0;
-  root.querySelector(".chosen").onclick = () => {
+  for (const [key, action] of Object.entries(keys)) keys[key] = () => byKey(action);
+  onKeys(canvas, keys);
+  part(".near").onclick = near;
+  part(".far").onclick = far;
+  part(".all").onclick = all;
+  part(".chosen").hidden = data.node < 0;
+  part(".chosen").onclick = () => {
     const [a, b] = [d.start[data.node], d.reach[data.node]];
     move(a - (b - a) * 0.03, b + (b - a) * 0.03);
   };
 
   const stop = keepDrawn(root, canvas, draw);
-  draw();
   return () => {
     stop();
     clearTimeout(root.settled);
@@ -235,7 +225,7 @@ function layOut(data) {
     g, v, d, theme, band, (i, token) => d.depth[i] + token - d.start[i], data.most_depth,
     (value, most) => value / most), data.most_depth);
   if (data.trained !== null) add("trained", 9, drawTrained);
-  if (data.row >= 0) add(`row ${data.row}`, 9, (g, v, d, theme, band) => drawPath(g, v, d, band));
+  if (data.row >= 0) add(`row ${data.row}`, 9, drawPath);
   add("tokens", 19, drawTokens);
   let top = AXIS;
   for (const band of bands) {

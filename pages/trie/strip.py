@@ -22,7 +22,6 @@ from packing.trie import Trie
 from pages.shared.canvas import component, packed
 from pages.trie.explorer import levels, node_at, node_tokens, runs, trained_tokens
 
-_KEY = "strip"
 _HTML = """
 <div class="strip"><canvas tabindex="0" role="application"></canvas><div class="tip" hidden></div>
 <div class="live" aria-live="polite"></div>
@@ -48,7 +47,7 @@ _READABLE = 256
 """Tokens in a window whose texts are sent."""
 
 _component = component(
-    "espalier_strip",
+    "strip",
     _HTML,
     _CSS,
     *(Path(__file__).with_name(name) for name in ("strip_tracks.js", "strip.js")),
@@ -107,18 +106,7 @@ def packed_strip(
     drawing = _drawing(tree_key, rows, trie)
     x0, x1 = window or (0, max_tokens_per_mb)
 
-    def picked() -> None:
-        value = st.session_state[_KEY].get("picked")
-        if value is not None:
-            on_pick(int(value[0]), int(value[1]))
-
-    def moved() -> None:
-        value = st.session_state[_KEY].get("moved")
-        if value is not None:
-            on_move(int(value[0]), int(value[1]))
-
     _component(
-        key=_KEY,
         data=drawing.data
         | {
             "cap": max_tokens_per_mb,
@@ -134,8 +122,8 @@ def packed_strip(
             f"{max_tokens_per_mb:,} tokens. Plus and minus zoom, arrows pan, Enter chooses the "
             "node in the middle. The list of nodes below says the same as a table.",
         },
-        on_picked_change=picked,
-        on_moved_change=moved,
+        picked=lambda at: on_pick(int(at[0]), int(at[1])),
+        moved=lambda ends: on_move(int(ends[0]), int(ends[1])),
     )
 
 

@@ -24,7 +24,7 @@ function drawNodes(g, v, d, theme, band) {
       g.fillRect(Math.max(right, GUTTER), y, far - Math.max(right, GUTTER), h - 1);
     }
     if (right <= GUTTER) continue;
-    g.fillStyle = i === d.node ? RED : d.onPath[i] ? ORANGE : tint;
+    g.fillStyle = i === d.node ? theme.red : d.onPath[i] ? theme.orange : tint;
     const gap = right - left > 3 ? 0.5 : 0;
     g.fillRect(left, y, Math.max(right - left - gap, 0.75), h - 1);
     painted[lane] = Math.max(right, painted[lane]);
@@ -40,19 +40,9 @@ function drawPadding(g, v, d, theme, bottom) {
   const left = Math.max(v.at(d.used), GUTTER);
   const right = Math.min(v.at(d.cap), v.width);
   if (right <= left) return;
-  g.save();
-  g.beginPath();
-  g.rect(left, AXIS, right - left, bottom - AXIS);
-  g.clip();
   g.strokeStyle = theme.text;
-  g.globalAlpha = 0.2;
-  for (let x = left - bottom; x < right; x += 8) {
-    g.beginPath();
-    g.moveTo(x, bottom);
-    g.lineTo(x + bottom, 0);
-    g.stroke();
-  }
-  g.globalAlpha = 1;
+  g.lineWidth = 1;
+  hatch(g, left, AXIS, right - left, bottom - AXIS, 8, 0.2);
   const words = "padding";
   const wide = g.measureText(words).width + 10;
   if (right - left > wide) {
@@ -61,7 +51,6 @@ function drawPadding(g, v, d, theme, bottom) {
     g.fillStyle = theme.text;
     g.fillText(words, left + 9, AXIS + 16);
   }
-  g.restore();
 }
 
 function niceStep(span, ticks) {
@@ -85,7 +74,7 @@ function drawAxis(g, v, d, theme) {
   // Where the chosen branch stands, even if its node is a pixel wide.
   const left = Math.max(v.at(d.start[d.node]), GUTTER);
   const right = Math.min(Math.max(v.at(d.reach[d.node]), left + 2), v.width);
-  g.fillStyle = RED;
+  g.fillStyle = theme.red;
   if (right > left) g.fillRect(left, AXIS - 3, right - left, 3);
 }
 
@@ -134,8 +123,8 @@ function drawTrained(g, v, d, theme, band) {
   g.globalAlpha = 1;
 }
 
-function drawPath(g, v, d, band) {
-  g.fillStyle = ORANGE;
+function drawPath(g, v, d, theme, band) {
+  g.fillStyle = theme.orange;
   for (const i of d.path) {
     if (d.end[i] <= v.x0 || d.start[i] >= v.x1) continue;
     const left = Math.max(v.at(d.start[i]), GUTTER);
@@ -162,7 +151,7 @@ function drawTokens(g, v, d, theme, band) {
     g.rect(Math.max(left, GUTTER), band.top, cell - 1, band.height);
     g.clip();
     g.globalAlpha = token === d.token ? 1 : 0.1;
-    g.fillStyle = token === d.token ? RED : theme.text;
+    g.fillStyle = token === d.token ? theme.red : theme.text;
     g.fillRect(left, band.top, cell - 1, band.height);
     g.globalAlpha = 1;
     g.fillStyle = token === d.token ? "#ffffff" : theme.text;

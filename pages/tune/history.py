@@ -6,12 +6,13 @@ import functools
 import tempfile
 from pathlib import Path
 
-import pandas as pd
 import streamlit as st
 
 from pages.shared import state
+from pages.shared.widgets import download, table
 from tuning.jobs.store import Entry, Store, StoreError
 from tuning.plan.batch import Batch
+from tuning.plan.numbers import moment
 from tuning.workspace.history import Run, export, runs
 
 
@@ -35,14 +36,11 @@ def draw(batch: Batch) -> None:
 
 
 def _chosen(found: list[Run], batch: Batch) -> list[Run]:
-    table = pd.DataFrame([_line(run, batch) for run in found])
-    picked = st.dataframe(
-        table,
-        hide_index=True,
+    picked = table(
+        [_line(run, batch) for run in found],
         key="history_table",
         on_select="rerun",
         selection_mode="multi-row",
-        column_config={"fastest step, s": st.column_config.NumberColumn(format="%.3f")},
     )
     st.caption("Select two runs to compare them; one or more to export or delete them.")
     return [found[i] for i in picked.selection.rows if i < len(found)]
@@ -51,7 +49,7 @@ def _chosen(found: list[Run], batch: Batch) -> list[Run]:
 def _line(run: Run, batch: Batch) -> dict[str, object]:
     best = run.fastest
     return {
-        "when": run.when[:16].replace("T", " "),
+        "when": moment(run.when),
         "rows": "these" if run.data == batch.rows.fingerprint else run.plan.source.location,
         "model": run.plan.model,
         "device": run.entries[0].point.question.machine,
@@ -66,15 +64,13 @@ def _actions(store: Store, chosen: list[Run], everything: bool) -> None:
     entries = [entry for run in chosen for entry in run.entries]
     what = "all" if everything else f"{len(chosen)} selected"
     with st.container(horizontal=True):
-        for suffix, mime in ((".csv", "text/csv"), (".parquet", "application/octet-stream")):
-            st.download_button(
-                f"Export {what} as {suffix[1:].upper()}",
-                functools.partial(_file, entries, suffix),
-                f"espalier-history{suffix}",
-                mime,
-                icon=":material/download:",
-                key=f"history_export{suffix}",
-                on_click="ignore",
+        for kind in ("csv", "parquet"):
+            download(
+                f"Export {what} as {kind.upper()}",
+                functools.partial(_file, entries, kind),
+                f"espalier-history.{kind}",
+                f"history_export.{kind}",
+                "secondary",
             )
         if not everything:
             st.button(
@@ -86,9 +82,9 @@ def _actions(store: Store, chosen: list[Run], everything: bool) -> None:
             )
 
 
-def _file(entries: list[Entry], suffix: str) -> bytes:
+def _file(entries: list[Entry], kind: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"history{suffix}"
+        path = Path(folder) / f"history.{kind}"
         export(entries, path)
         return path.read_bytes()
 

@@ -9,11 +9,11 @@ import streamlit as st
 
 from packing.metrics import padded_token_ratio, tree_token_ratio
 from pages.shared import state
+from pages.shared.widgets import chart, table
 from tuning.jobs.jobs import JobView
 from tuning.plan.batch import CurvePoint
 from tuning.plan.plan import TuningPlan
 from tuning.report.figures.plotly_figure import plotly_figure
-from tuning.report.figures.style import saved_as
 from tuning.report.figures.sweep import sweep_chart
 from tuning.sweep.result import Candidate, SweepResult
 
@@ -72,37 +72,15 @@ def draw_result(job: JobView, plan: TuningPlan, curve: Sequence[CurvePoint] = ()
     if result is None:
         return
     counted = [_counted(point, result.original_tokens) for point in curve]
-    if chart := sweep_chart(result, plan.packer, plan.max_tokens_per_mb, counted):
-        st.plotly_chart(
-            plotly_figure(chart),
-            key="sweep_chart",
-            config=saved_as("sweep"),
-            alt=chart.described,
-        )
+    if drawn := sweep_chart(result, plan.packer, plan.max_tokens_per_mb, counted):
+        chart(plotly_figure(drawn), "sweep", drawn.described)
     st.caption(" · ".join([f"{result.model} on {result.machine}", *result.notes]))
-    st.dataframe(
-        _table(result),
-        hide_index=True,
-        placeholder="–",
-        key="sweep_table",
-        column_config={
-            "max_tokens_per_mb": st.column_config.NumberColumn(format="localized"),
-            "trees": st.column_config.NumberColumn(format="localized"),
-            "step, s": st.column_config.NumberColumn(format="%.3f"),
-            "compute_logp, s": st.column_config.NumberColumn(
-                format="%.3f",
-                help="The forward pass before the step, where AReaL recomputes log-probabilities; "
-                "it is no part of the step.",
-            ),
-            "worst predicted, s": st.column_config.NumberColumn(format="%.3f"),
-            "worst paid ÷ original": st.column_config.NumberColumn(format="%.3f"),
-            "predicted, s": st.column_config.NumberColumn(format="%.3f"),
-            "tree_token_ratio": st.column_config.NumberColumn(format="%.3f"),
-            "paid ÷ original": st.column_config.NumberColumn(format="%.3f"),
-            "memory, GiB": st.column_config.NumberColumn(format="%.2f"),
-            "original tokens/s": st.column_config.NumberColumn(format="localized"),
-        },
+    logp = st.column_config.NumberColumn(
+        format="%.3f",
+        help="The forward pass before the step, where AReaL recomputes log-probabilities; it is "
+        "no part of the step.",
     )
+    table(_table(result), {"compute_logp, s": logp}, placeholder="–", key="sweep_table")
     if result.memory_note:
         st.caption(f"Memory is the {result.memory_note}.")
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import streamlit as st
 
 from pages.shared import data, state
+from pages.shared.widgets import with_chosen
 from pages.tune import jobs as tune_jobs
 from tuning.jobs.jobs import JobView
 from tuning.plan.batch import Batch
@@ -21,12 +20,12 @@ def draw(batch: Batch, job: JobView | None) -> None:
     with st.expander("What is measured", expanded=job is None, icon=":material/tune:"):
         columns = st.columns(4)
         columns[0].selectbox(
-            options=_with(MODELS, state.plan().model),
+            options=with_chosen(MODELS, state.plan().model),
             accept_new_options=True,
             **state.widget("model"),
         )
         columns[1].selectbox(
-            options=_with(devices(), state.plan().device),
+            options=with_chosen(devices(), state.plan().device),
             format_func=_device_name,
             accept_new_options=True,
             **state.widget("device"),
@@ -65,10 +64,6 @@ def draw(batch: Batch, job: JobView | None) -> None:
                 args=(job.id,),
                 key="stop_sweep",
             )
-
-
-def _with(known: Sequence[str], chosen: str) -> list[str]:
-    return [*known, *([] if chosen in known else [chosen])]
 
 
 def _device_name(device: str) -> str:

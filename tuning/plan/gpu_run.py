@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tuning.plan.device_peaks import peak_tflops
+from tuning.plan.gpus import peak_tflops
 
 TABLES = ("compile", "checks", "attention", "steps")
 _BACKENDS = {"triton": "triton", "cascade": "cascade", "flex": "flex_ours", "dense": "dense"}

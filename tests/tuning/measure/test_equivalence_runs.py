@@ -21,7 +21,8 @@ from tests.kernels.layouts import awkward_rows
 from tuning.jobs.store import Store
 from tuning.jobs.task import Task
 from tuning.measure.proofs import equivalence as equivalence_runs
-from tuning.measure.proofs.equivalence import choose, folded
+from tuning.measure.proofs.equivalence import choose
+from tuning.measure.shares import folded
 from tuning.plan.plan import TuningPlan
 
 PLAN = TuningPlan(max_tokens_per_mb=128)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tuning.plan.numbers import many, number
+from tuning.plan.numbers import many, number, percent
 from tuning.plan.picture import BatchPicture, Panel
 from tuning.plan.plan import Layout
 from tuning.report.figures import chart
@@ -86,16 +86,19 @@ def _marks(panel: Panel, longest: int) -> tuple[Mark, ...]:
 def before_after_chart(picture: BatchPicture, steps: Mapping[Layout, str]) -> chart.Chart:
     """A bar a mode, one below the other; steps: how long a step takes, in words."""
     panels = []
+    padded = sum(panel.tokens for panel in picture.panels if panel.mode == "padded")
     for bar in bars(picture):
         panel = bar.panel
         share = number(panel.tokens / max(picture.original_tokens, 1), ".2f")
-        words = f"{number(panel.tokens)} tokens computed ({share} ×)"
+        words = f"{number(panel.tokens)} tokens computed ({share} × those of the rows"
+        if panel.mode != "padded":
+            words += f", {percent(panel.tokens / max(padded, 1))} of padded"
         areas = [
             chart.Area(m.left, m.top, m.width, m.height, PARTS[m.part][0], m.said)
             for m in bar.marks
         ]
         step = steps.get(panel.mode, "not measured")
-        subtitle = f"{words} · step: {step}"
+        subtitle = f"{words}) · step: {step}"
         panels.append(chart.Panel(panel.title, 64, areas=tuple(areas), subtitle=subtitle))
     told = "; ".join(f"{p.title}, {number(p.tokens)} tokens computed" for p in picture.panels)
     described = f"The same batch, to scale. {told}"

@@ -1,0 +1,78 @@
+"""What pages draw alike: charts, tables, downloads, the way to the Tune page."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from tuning.report.figures.style import saved_as
+
+_COUNTS = (
+    *("tree", "rank", "minibatch", "rows", "nodes", "node", "depth", "trees", "max_tokens_per_mb"),
+    *("tokens", "padding", "row tokens", "starts at", "tokens saved", "below node"),
+    *("full tiles", "partial tiles", "empty tiles", "original tokens/s"),
+)
+_THREE = (
+    *("tree_token_ratio", "paid ÷ original", "flat ÷ original", "worst paid ÷ original"),
+    *("step, s", "compute_logp, s", "predicted, s", "worst predicted, s", "fastest step, s"),
+    *("A, s", "B, s", "B ÷ A"),
+)
+_FORMATS = (
+    dict.fromkeys(_COUNTS, "localized")
+    | dict.fromkeys(_THREE, "%.3f")
+    | {"reuse ×": "%.2f", "memory, GiB": "%.2f", "block efficiency": "percent"}
+)
+"""How the numbers of a column are written, by its name."""
+
+
+def table(lines: Any, columns: dict[str, Any] | None = None, **more: Any) -> Any:
+    """A table of lines or columns; columns: the look of those that need their own."""
+    frame = pd.DataFrame(lines)
+    formats = {
+        name: st.column_config.NumberColumn(format=form)
+        for name, form in _FORMATS.items()
+        if name in frame and pd.api.types.is_numeric_dtype(frame[name])
+    }
+    return st.dataframe(frame, hide_index=True, column_config=formats | (columns or {}), **more)
+
+
+def chart(figure: go.Figure, name: str, alt: str) -> None:
+    """A figure that is saved as ``espalier-NAME.png``, dashes for lines below."""
+    st.plotly_chart(figure, key=name, config=saved_as(name.replace("_", "-")), alt=alt)
+
+
+def download(
+    label: str,
+    make: Callable[[], str | bytes],
+    file_name: str,
+    key: str,
+    look: Literal["primary", "secondary"] = "primary",
+    icon: str = "download",
+    help: str | None = None,
+) -> None:
+    """A button for a file that is made when it is asked for."""
+    st.download_button(
+        label,
+        make,
+        file_name,
+        mimetypes.guess_type(file_name)[0] or "application/octet-stream",
+        key,
+        help,
+        on_click="ignore",
+        type=look,
+        icon=f":material/{icon}:",
+    )
+
+
+def to_tune(label: str = "Measure on the Tune page", icon: str = "arrow_forward") -> None:
+    st.page_link("tune/page.py", label=label, icon=f":material/{icon}:")
+
+
+def with_chosen(known: Sequence[str], chosen: str) -> list[str]:
+    """What can be chosen, and what is, where that is something else."""
+    return [*dict.fromkeys([*known, chosen])]
