@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
@@ -44,18 +44,27 @@ ORIGINS = {
 }
 
 
-@dataclass(frozen=True)
+# What is known of each row, beside its tokens and its group.
+PER_ROW = ("prompt_lengths", "rewards", "records", "flags", "origins")
+_ROW = np.dtype(
+    {
+        "names": ("length", "simulate", "group", *PER_ROW),
+        "formats": ("i8", "f8", "i4", "i8", "f8", "i8", "u2", "u1"),
+    }
+)
+
+
+@dataclass(frozen=True, eq=False)
 class Built:
     """Rows and what is known of each.
 
     prompt_lengths: int64 ``(rows,)``, tokens before the first that is trained on; None where no
                     loss mask is known
     rewards:        float64 ``(rows,)``, NaN where there is none; None where none has one
-    records:        int64 ``(rows,)``, the record each row comes from
-    flags:          uint16 ``(rows,)``, bits of ``problems.Flag``
-    lengths:        float64 ``(rows,)``, tokens to simulate; NaN where none are given
-    role_tokens:    tokens by the role of who wrote them
-    origins:        uint8 ``(rows,)``, of ``Origin``
+    records:        int64 ``(rows,)``, number of the record each row comes from
+    flags:          uint16 ``(rows,)``, bits of ``problems.Flag``: filter rows by a problem
+    origins:        uint8 ``(rows,)``, of ``Origin``: where each row's tokens come from
+    role_tokens:    tokens by who wrote them (system, user, assistant, tool, prompt, completion)
     """
 
     rows: Rows
@@ -63,22 +72,15 @@ class Built:
     rewards: npt.NDArray[np.float64] | None
     records: npt.NDArray[np.int64]
     flags: npt.NDArray[np.uint16]
-    lengths: npt.NDArray[np.float64]
-    role_tokens: dict[str, int]
     origins: npt.NDArray[np.uint8]
+    role_tokens: Mapping[str, int]
 
     def only(self, kept: npt.NDArray[np.int64]) -> Built:
         """These rows; who wrote their tokens is no longer known."""
-        return Built(
-            self.rows.take(kept),
-            None if self.prompt_lengths is None else self.prompt_lengths[kept],
-            None if self.rewards is None else self.rewards[kept],
-            self.records[kept],
-            self.flags[kept],
-            self.lengths[kept],
-            {},
-            self.origins[kept],
-        )
+        taken: dict[str, Any] = {
+            name: None if (of := getattr(self, name)) is None else of[kept] for name in PER_ROW
+        }
+        return replace(self, rows=self.rows.take(kept), role_tokens={}, **taken)
 
 
 class _Grown:
@@ -111,14 +113,7 @@ class RowBuilder:
     def __init__(self, tokenizer: Tokenizer | None) -> None:
         self._tokenizer = tokenizer
         self._tokens, self._trained = _Grown(np.int32), _Grown(np.uint8)
-        self._lengths: list[int] = []
-        self._prompts: list[int] = []
-        self._rewards: list[float] = []
-        self._records: list[int] = []
-        self._flags: list[int] = []
-        self._origins: list[int] = []
-        self._simulate: list[float] = []
-        self._group: list[int] = []
+        self._rows: list[tuple[float, ...]] = []  # as _ROW has them
         self._groups: dict[Hashable, int] = {}
         self._role_tokens: Counter[str] = Counter()
         self._any_trained = False
@@ -126,7 +121,7 @@ class RowBuilder:
         self.compared = 0
 
     def __len__(self) -> int:
-        return len(self._lengths)
+        return len(self._rows)
 
     def add(self, drafts: Sequence[Draft]) -> None:
         """Tokenise a batch. Raises SourceError for a text the tokenizer refuses."""
@@ -179,14 +174,9 @@ class RowBuilder:
                 flags |= Flag.LENGTH_DIFFERS
             elif origin is Origin.RETOKENISED and not flags & Flag.LENGTH_DIFFERS:
                 origin = Origin.CHECKED
-        self._lengths.append(length)
-        self._prompts.append(prompt)
-        self._rewards.append(draft.reward)
-        self._records.append(draft.record)
-        self._flags.append(flags)
-        self._origins.append(origin)
-        self._simulate.append(simulate)
-        self._group.append(self._groups.setdefault(draft.group, len(self._groups)))
+        group = self._groups.setdefault(draft.group, len(self._groups))
+        known = (prompt, draft.reward, draft.record, flags, origin)
+        self._rows.append((length, simulate, group, *known))
 
     def _encode(
         self, contents: Sequence[tuple[str | npt.NDArray[np.int32], Where]]
@@ -217,36 +207,25 @@ class RowBuilder:
                 f"the text cannot be tokenised ({problem})", "repair it or take the row out"
             ) from None
 
-    def finish(self, where: str) -> Built:
-        """Raises SourceError where nothing became a row."""
-        if not self._lengths:
+    def finish(self, where: str) -> tuple[Built, npt.NDArray[np.float64]]:
+        """(rows, tokens to simulate for each: float64 ``(rows,)``, NaN where none are given).
+
+        Raises SourceError where nothing became a row.
+        """
+        if not self._rows:
             raise SourceError(f"{where}: there are no rows; give a file with rows.")
-        tokens = self._tokens.whole()
-        mask = None
-        if self._any_trained:
-            mask = self._trained.whole()
-        offsets = np.zeros(len(self._lengths) + 1, dtype=np.int64)
-        np.cumsum(self._lengths, out=offsets[1:])
-        tokenizer = self._tokenizer
-        rows = Rows(
-            tokens,
-            offsets,
-            np.array(self._group, dtype=np.int32),
-            mask,
-            None if tokenizer is None else tokenizer.decode,
-        )
-        rewards = np.array(self._rewards, dtype=np.float64)
-        known = self._any_trained or any(self._flags)
-        return Built(
-            rows,
-            np.array(self._prompts, dtype=np.int64) if known else None,
-            None if np.isnan(rewards).all() else rewards,
-            np.array(self._records, dtype=np.int64),
-            np.array(self._flags, dtype=np.uint16),
-            np.array(self._simulate, dtype=np.float64),
-            dict(self._role_tokens),
-            np.array(self._origins, dtype=np.uint8),
-        )
+        table = np.array(self._rows, dtype=_ROW)
+        mask = self._trained.whole() if self._any_trained else None
+        offsets = np.zeros(len(table) + 1, dtype=np.int64)
+        np.cumsum(table["length"], out=offsets[1:])
+        decoder = self._tokenizer.decode if self._tokenizer else None
+        rows = Rows(self._tokens.whole(), offsets, table["group"].copy(), mask, decoder)
+        known: dict[str, Any] = {name: table[name].copy() for name in PER_ROW}
+        if not self._any_trained and not table["flags"].any():
+            known["prompt_lengths"] = None
+        if np.isnan(table["rewards"]).all():
+            known["rewards"] = None
+        return Built(rows, **known, role_tokens=dict(self._role_tokens)), table["simulate"].copy()
 
 
 def joined(parts: Sequence[Part], dividers: Dividers) -> list[Part]:

@@ -16,6 +16,7 @@ from packing.sources.chat.tokenizer import Tokenizer
 from packing.sources.chunks import Record
 from packing.sources.errors import Where
 from packing.sources.problems import Flag
+from packing.sources.roles import Roles
 
 MAX_CHECKED = 40
 
@@ -88,6 +89,15 @@ def required(record: Record, path: str, where: Where) -> Any:
         what = "is null" if value is None else "is missing"
         raise where.error(what, "add it or take the row out", path)
     return value
+
+
+def values_of(record: Record, roles: Roles, role: str, where: Where) -> list[tuple[str, Any]]:
+    """(path, value) of every place that holds ``role``. Raises SourceError where there is none."""
+    out = []
+    for path in roles.all(role):
+        found = [(p, v) for p, v in fields.find(record, path) if v is not None]
+        out += found if "*" in path else [(path, required(record, path, where))]
+    return out
 
 
 def prompt_key(parts: Sequence[Part]) -> bytes:

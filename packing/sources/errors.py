@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from packing.sources.fields import type_name
+
 
 class SourceError(ValueError):
     """A source cannot be read as rows; the message names file, row, field and the mend."""
@@ -36,6 +38,10 @@ class Where:
         """A SourceError in the one form all have: place, field, what is wrong; the mend."""
         at = f"{self}, field '{field}'" if field else str(self)
         return SourceError(f"{at}: {what}; {mend}.")
+
+    def unlike(self, value: object, wanted: str, mend: str, field: str | None) -> SourceError:
+        """A SourceError for a value of another type than is wanted."""
+        return self.error(f"is {type_name(value)}, not {wanted}", mend, field)
 
 
 def shown(value: object, width: int = 60) -> str:

@@ -22,7 +22,7 @@ from packing.sources.chat.messages import Chat, normalised, normalised_tools
 from packing.sources.chat.syntax import set_clock
 from packing.sources.chat.template import Conversation, Part, Renderer
 from packing.sources.chat.tokenizer import Tokenizer
-from packing.sources.chunks import Chunk, Record
+from packing.sources.chunks import Record
 from packing.sources.drafts import (
     Draft,
     PrefixCheck,
@@ -32,6 +32,7 @@ from packing.sources.drafts import (
     prompt_key,
     required,
     reward_of,
+    values_of,
 )
 from packing.sources.errors import SourceError, Where
 from packing.sources.problems import Flag
@@ -44,7 +45,7 @@ from packing.sources.token_ids import token_ids
 
 
 class Expander:
-    """Turns chunks of records into drafts of rows.
+    """Turns records into drafts of rows.
 
     tokenizer: None where all rows are token ids
     raw:       texts are what an engine generated: no end token is added
@@ -60,16 +61,12 @@ class Expander:
         self._simulated: set[Any] = set()
         set_clock()
 
-    def drafts(self, chunk: Chunk, first_record: int) -> list[Draft]:
-        """Rows of a chunk's records. Raises SourceError naming the record and field."""
-        out = []
-        for i, record in enumerate(chunk.records):
-            where = chunk.where(i)
-            with record_limit(where):
-                out += self._record(record, where, first_record + i)
-        return out
+    def drafts(self, record: Record, where: Where, number: int) -> list[Draft]:
+        """Rows of a record, ``number`` of all. Raises SourceError naming it and the field."""
+        with record_limit(where):
+            return self._drafts(record, where, number)
 
-    def _record(self, record: Record, where: Where, number: int) -> list[Draft]:
+    def _drafts(self, record: Record, where: Where, number: int) -> list[Draft]:
         segments = self._roles.first("segments")
         given = None if segments else id_rows(record, self._roles, where)
         if segments:
@@ -114,7 +111,7 @@ class Expander:
     def _conversations(self, record: Record, where: Where) -> list[RowParts]:
         out: list[RowParts] = []
         render = self._renderer(record, where)
-        for path, value in self._values(record, "messages", where):
+        for path, value in values_of(record, self._roles, "messages", where):
             value = fields.unpacked(value)
             several = isinstance(value, list) and bool(value) and isinstance(value[0], list)
             for n, messages in enumerate(value if several else [value]):
@@ -183,13 +180,13 @@ class Expander:
             ]
         return [
             RowParts([self._part(value, where, path, False)], path, None)
-            for path, value in self._values(record, "text", where)
+            for path, value in values_of(record, self._roles, "text", where)
         ]
 
     def _samples(self, record: Record, where: Where) -> list[tuple[str, Any]]:
         """(path, completion) of every sample; a list of completions counts as several."""
         out = []
-        for path, value in self._values(record, "completion", where):
+        for path, value in values_of(record, self._roles, "completion", where):
             several = isinstance(value, list) and bool(value) and not fields.is_messages(value)
             if several and not isinstance(value[0], int | float):
                 out += [(f"{path}.{n}", v) for n, v in enumerate(value)]
@@ -204,8 +201,9 @@ class Expander:
         if isinstance(value, list | np.ndarray):
             return Part(token_ids(value, where, path), role, trained)
         if not isinstance(value, str):
-            raise where.error(
-                f"is {fields.type_name(value)}, not text or token ids",
+            raise where.unlike(
+                value,
+                "text or token ids",
                 "repair the row or give the role to another column",
                 path,
             )
@@ -256,19 +254,13 @@ class Expander:
         if value is None or value is fields.MISSING or value == "" or value == []:
             return None
         if not isinstance(value, list) or not all(isinstance(t, dict) for t in value):
-            raise where.error(
-                f"is {fields.type_name(value)}, not a list of tools",
+            raise where.unlike(
+                value,
+                "a list of tools",
                 "list each tool as an object",
                 path,
             )
         return normalised_tools(value, where)
-
-    def _values(self, record: Record, role: str, where: Where) -> list[tuple[str, Any]]:
-        out = []
-        for path in self._roles.all(role):
-            found = [(p, v) for p, v in fields.find(record, path) if v is not None]
-            out += found if "*" in path else [(path, required(record, path, where))]
-        return out
 
     def _rewards(self, record: Record) -> dict[str, Any]:
         """Reward by the path it is beside: ``""`` for one of the record itself."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from packing.prefixes import PrefixOrder
 from packing.sources.load import load
@@ -41,20 +39,13 @@ def has_a_choice(loaded: Loaded) -> bool:
     return loaded.prefix is not None and loaded.spec.simulate is None
 
 
-def expansions(
-    spec: SourceSpec,
-    allowed_roots: Sequence[Path] | None = None,
-    cancelled: Callable[[], bool] | None = None,
-) -> tuple[Expansion, Expansion]:
-    """(a row a conversation, a row a turn) of the first COUNTED_RECORDS records.
+def either_way(spec: SourceSpec) -> tuple[SourceSpec, SourceSpec]:
+    """The first COUNTED_RECORDS records as (a row a conversation, a row a turn)."""
+    few = replace(spec, limit=min(spec.limit or COUNTED_RECORDS, COUNTED_RECORDS))
+    return replace(few, expand="conversation"), replace(few, expand="turn")
 
-    Raises SourceError as ``load`` does.
-    """
-    limit = min(spec.limit or COUNTED_RECORDS, COUNTED_RECORDS)
-    both = [
-        Expansion.of(
-            load(replace(spec, expand=expand, limit=limit), None, cancelled, allowed_roots)
-        )
-        for expand in ("conversation", "turn")
-    ]
-    return both[0], both[1]
+
+def expansions(spec: SourceSpec) -> tuple[Expansion, Expansion]:
+    """Both counts of ``either_way``. Raises SourceError as ``load`` does."""
+    conversation, turn = either_way(spec)
+    return Expansion.of(load(conversation)), Expansion.of(load(turn))

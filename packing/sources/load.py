@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from packing.sources import cache, fields, sandbox
 from packing.sources.build import Built, RowBuilder
@@ -26,7 +27,7 @@ from packing.sources.errors import LoadCancelled, SourceError, Where
 from packing.sources.expand import Expander
 from packing.sources.files.opened import Opened, open_source
 from packing.sources.files.paths import check_allowed
-from packing.sources.loaded import Loaded, PrefixReport, Provenance, assembled, keep, restored
+from packing.sources.loaded import Loaded, PrefixReport, Provenance, keep, preview_of, restored
 from packing.sources.odd import OddRecords
 from packing.sources.problems import Flag, find_flags
 from packing.sources.records.groups import dropped
@@ -34,7 +35,7 @@ from packing.sources.records.reading import RECOGNISED_FROM, Reading, reading_of
 from packing.sources.role_names import CONTENT
 from packing.sources.roles import Column, Roles, describe
 from packing.sources.simulate import simulate
-from packing.sources.spec import DROPPED, SourceSpec
+from packing.sources.spec import DROPPED, Simulate, SourceSpec
 
 # Text per call of the tokenizer: enough to keep its threads busy, little enough to cancel soon.
 BATCH_CHARACTERS = 1_000_000
@@ -56,10 +57,19 @@ class Progress:
     tokens: int = 0
 
 
+def _no_word(_: Progress) -> None:
+    """Nobody is told how far a load is."""
+
+
+def _never() -> bool:
+    """Nobody stops a load."""
+    return False
+
+
 def load(
     spec: SourceSpec,
-    progress: Callable[[Progress], None] | None = None,
-    cancelled: Callable[[], bool] | None = None,
+    progress: Callable[[Progress], None] = _no_word,
+    cancelled: Callable[[], bool] = _never,
     allowed_roots: Sequence[Path] | None = None,
     upload: bytes | None = None,
 ) -> Loaded:
@@ -71,14 +81,12 @@ def load(
     """
     if spec.kind == "sample" and spec.tokenizer in (None, BUNDLED):
         return load_here(spec, progress, cancelled, allowed_roots, upload)
-    tell = progress or (lambda _: None)
+    # A download says nothing until it is there.
+    silence = DOWNLOAD_SECONDS if spec.kind == "hub" else sandbox.SILENCE_SECONDS
     with tempfile.TemporaryDirectory(prefix="espalier-rows-") as scratch:
         payload = _payload(spec, allowed_roots, upload) | {"scratch": scratch}
-        stop = cancelled or (lambda: False)
-        # A download says nothing until it is there.
-        silence = DOWNLOAD_SECONDS if spec.kind == "hub" else sandbox.SILENCE_SECONDS
         made = sandbox.run(
-            _load_in_child, payload, lambda p: tell(Progress(**p)), stop, silence=silence
+            _load_in_child, payload, lambda p: progress(Progress(**p)), cancelled, silence=silence
         )
         entry = cache.read_entry(made["key"], Path(made["folder"]))
         if entry is None:
@@ -112,21 +120,20 @@ def _unpacked(payload: Mapping[str, Any]) -> tuple[SourceSpec, list[Path] | None
 def _load_in_child(payload: dict[str, Any], send: sandbox.Send) -> dict[str, Any]:
     """Loads in the child: rows go through the cache, or through a folder where it takes none."""
     spec, roots, upload = _unpacked(payload)
-    loaded, key = _load(spec, lambda p: send(asdict(p)), lambda: False, roots, upload)
+    loaded, key = _load(spec, lambda p: send(asdict(p)), _never, roots, upload)
     folder = cache.cache_folder()
     if key is None or cache.read_entry(key) is None:
         key = key or loaded.rows.fingerprint
         folder = Path(payload["scratch"])
         os.environ["ESPALIER_CACHE"] = str(folder)
         keep(key, loaded)
-    from_cache = loaded.provenance.from_cache
-    return {"key": key, "folder": str(folder), "from_cache": from_cache}
+    return {"key": key, "folder": str(folder), "from_cache": loaded.provenance.from_cache}
 
 
 def load_here(
     spec: SourceSpec,
-    progress: Callable[[Progress], None] | None = None,
-    cancelled: Callable[[], bool] | None = None,
+    progress: Callable[[Progress], None] = _no_word,
+    cancelled: Callable[[], bool] = _never,
     allowed_roots: Sequence[Path] | None = None,
     upload: bytes | None = None,
 ) -> Loaded:
@@ -140,8 +147,7 @@ def load_here(
 
     Raises SourceError, a sentence naming file, row and field, for whatever is wrong in the source.
     """
-    tell = progress or (lambda _: None)
-    return _load(spec, tell, cancelled or (lambda: False), allowed_roots, upload)[0]
+    return _load(spec, progress, cancelled, allowed_roots, upload)[0]
 
 
 def _load(
@@ -165,34 +171,7 @@ def _load(
         kept_rows = cache.read_entry(key)
         if kept_rows:
             return restored(*kept_rows, spec, tokenizer), key
-    built, made = _build(spec, reading, tokenizer, tell, stop)
-    provenance = Provenance(
-        source=spec.location,
-        format=reading.format,
-        files=len(opened.files),
-        bytes=sum(f.size for f in opened.files),
-        content=content or built.rows.fingerprint,
-        revision=opened.revision,
-        records=made.records,
-        tokenizer=tokenizer.name if tokenizer else None,
-        tokenizer_fingerprint=tokenizer.fingerprint if tokenizer else None,
-        notes=made.notes,
-        grouped_by=made.grouped_by,
-        left_out_files=opened.left_out,
-        left_out_records=made.odd.count,
-        left_out_groups=made.left_out_groups,
-    )
-    loaded = assembled(
-        built.rows,
-        spec,
-        provenance,
-        reading.roles,
-        describe(reading.head),
-        built,
-        made.prefix,
-        tokenizer,
-        tuple(sorted(made.odd.kept, key=lambda o: (o.file, o.row or 0))),
-    )
+    loaded = _build(spec, reading, tokenizer, content, tell, stop)
     if key is not None:
         keep(key, loaded)
     return loaded, key
@@ -209,7 +188,7 @@ def columns_of(
     are no records.
     """
     payload = _payload(spec, allowed_roots, upload)
-    made = sandbox.run(_columns_in_child, payload, lambda _: None, lambda: False)
+    made = sandbox.run(_columns_in_child, payload, _no_word, _never)
     return tuple(Column(**column) for column in made["columns"])
 
 
@@ -225,16 +204,6 @@ def tokenizer_named(name: str) -> Tokenizer:
         return load_tokenizer(name)
     except TokenizerError as error:
         raise SourceError(str(error)) from None
-
-
-@dataclass(frozen=True)
-class _Made:
-    records: int
-    notes: tuple[str, ...]
-    prefix: PrefixReport | None
-    grouped_by: str
-    odd: OddRecords
-    left_out_groups: Mapping[str, int]
 
 
 def _tokenizer_for(
@@ -280,11 +249,12 @@ def _build(
     spec: SourceSpec,
     reading: Reading,
     tokenizer: Tokenizer | None,
+    content: str | None,
     tell: Callable[[Progress], None],
     stop: Callable[[], bool],
-) -> tuple[Built, _Made]:
-    label = reading.opened.label
-    expander = Expander(spec, reading.roles, tokenizer, reading.opened.raw)
+) -> Loaded:
+    opened = reading.opened
+    expander = Expander(spec, reading.roles, tokenizer, opened.raw)
     builder = RowBuilder(tokenizer)
     odd = OddRecords(spec.leave_out_odd)
     records = 0
@@ -293,9 +263,12 @@ def _build(
         for start in range(0, len(chunk.records), BATCH_RECORDS):
             if stop():
                 raise LoadCancelled
-            piece = chunk.sliced(start, start + BATCH_RECORDS)
-            waiting += _drafts(expander, piece, records, odd)
-            records += len(piece.records)
+            for i, record in enumerate(chunk.records[start : start + BATCH_RECORDS], start):
+                try:
+                    waiting += expander.drafts(record, chunk.where(i), records)
+                except SourceError as error:
+                    odd.take(error, chunk.where(i), record)
+                records += 1
             if sum(len(p.content) for d in waiting for p in d.parts) >= BATCH_CHARACTERS:
                 _add(builder, waiting, odd)
                 waiting = []
@@ -305,46 +278,60 @@ def _build(
         tell(Progress("reading and tokenising", chunk.fraction, len(builder), builder.n_tokens))
     if not len(builder) and expander.without_turns:
         raise SourceError(
-            f"{label}: none of {records:,} conversations has an assistant turn; expand "
+            f"{opened.label}: none of {records:,} conversations has an assistant turn; expand "
             "them as conversations, or simulate completions."
         )
-    built = builder.finish(label)
-    prefix, notes = _prefix_report(expander, builder, tokenizer, label), reading.notes()
-    if prefix and prefix.broken:
-        notes.append(
+    built, lengths = builder.finish(opened.label)
+    prefix = _prefix_report(expander, builder, tokenizer, opened.label)
+    wrong = int(np.count_nonzero(built.flags & np.uint16(Flag.LENGTH_DIFFERS)))
+    if spec.simulate is not None:
+        built = _simulated(built, lengths, spec.simulate)
+    built = replace(built, flags=find_flags(built.rows, built.flags))
+    built, left_out = _without_dropped(built, spec)
+    foreign = tokenizer is not None and tokenizer.name == BUNDLED and spec.kind != "sample"
+    broken = (
+        prefix
+        and prefix.broken
+        and (
             f"The chat template does not keep prefixes: {prefix.broken:,} of {prefix.turns:,} "
             f"turns looked at are computed again, {prefix.lost_tokens:,} tokens ({prefix.first})."
         )
-    if expander.without_turns:
-        notes.append(f"{expander.without_turns:,} conversations have no assistant turn: no rows.")
-    if builder.compared:
-        wrong = int(np.count_nonzero(built.flags & np.uint16(Flag.LENGTH_DIFFERS)))
-        notes.append(
-            f"{builder.compared - wrong:,} of {builder.compared:,} rows have the number of tokens "
-            "they were generated with."
-        )
-    if spec.simulate is not None:
-        built = _simulated(built, spec)
-        notes.append("Completions are simulated: lengths are drawn, tokens are made up.")
-    if tokenizer is not None and tokenizer.name == BUNDLED and spec.kind != "sample":
-        notes.append(OTHER_TOKENIZER)
-    built = replace(built, flags=find_flags(built.rows, built.flags))
-    notes += expander.groups.notes()
-    built, dropped = _without_dropped(built, spec)
-    how = expander.groups.sentence()
-    return built, _Made(records, tuple(notes), prefix, how, odd, dropped)
-
-
-def _drafts(expander: Expander, piece: Chunk, records: int, odd: OddRecords) -> list[Draft]:
-    if not odd.allowed:
-        return expander.drafts(piece, records)
-    out = []
-    for i in range(len(piece.records)):
-        try:
-            out += expander.drafts(piece.sliced(i, i + 1), records + i)
-        except SourceError as error:
-            odd.take(error, piece.where(i), piece.records[i])
-    return out
+    )
+    said = (
+        broken,
+        expander.without_turns
+        and f"{expander.without_turns:,} conversations have no assistant turn: no rows.",
+        builder.compared
+        and f"{builder.compared - wrong:,} of {builder.compared:,} rows have the number of tokens "
+        "they were generated with.",
+        spec.simulate and "Completions are simulated: lengths are drawn, tokens are made up.",
+        foreign and OTHER_TOKENIZER,
+    )
+    return Loaded(
+        **vars(built),
+        spec=spec,
+        provenance=Provenance(
+            source=spec.location,
+            format=reading.format,
+            files=len(opened.files),
+            bytes=sum(f.size for f in opened.files),
+            content=content or built.rows.fingerprint,
+            revision=opened.revision,
+            records=records,
+            tokenizer=tokenizer.name if tokenizer else None,
+            tokenizer_fingerprint=tokenizer.fingerprint if tokenizer else None,
+            notes=(*reading.notes(), *(s for s in said if s), *expander.groups.notes()),
+            grouped_by=expander.groups.sentence(),
+            left_out_files=opened.left_out,
+            left_out_records=odd.count,
+            left_out_groups=left_out,
+        ),
+        roles=reading.roles,
+        columns=describe(reading.head),
+        preview=preview_of(built.rows, tokenizer),
+        prefix=prefix,
+        odd=tuple(sorted(odd.kept, key=lambda o: (o.file, o.row or 0))),
+    )
 
 
 def _add(builder: RowBuilder, drafts: list[Draft], odd: OddRecords) -> None:
@@ -380,19 +367,20 @@ def _without_dropped(built: Built, spec: SourceSpec) -> tuple[Built, dict[str, i
             f"{spec.location}: AReaL would drop every group ({' and '.join(spec.leave_out)}); "
             "read them with the rest."
         )
-    kept = np.flatnonzero(~out)
-    return built.only(kept), counts
+    return built.only(np.flatnonzero(~out)), counts
 
 
-def _simulated(built: Built, spec: SourceSpec) -> Built:
-    assert spec.simulate is not None
-    rows, prompt_lengths, prompt = simulate(built.rows, built.lengths, spec.simulate)
-    roles = {"prompt": int(prompt_lengths.sum())}
-    roles["simulated"] = rows.n_tokens - roles["prompt"]
-    none = np.zeros(len(rows), dtype=np.uint16)
-    origins = built.origins[prompt]
+def _simulated(built: Built, own: npt.NDArray[np.float64], settings: Simulate) -> Built:
+    rows, prompt_lengths, prompt = simulate(built.rows, own, settings)
+    asked = int(prompt_lengths.sum())
     return Built(
-        rows, prompt_lengths, None, built.records[prompt], none, built.lengths, roles, origins
+        rows,
+        prompt_lengths,
+        rewards=None,
+        records=built.records[prompt],
+        flags=np.zeros(len(rows), dtype=np.uint16),
+        origins=built.origins[prompt],
+        role_tokens={"prompt": asked, "simulated": rows.n_tokens - asked},
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from packing.rows import Rows
 from packing.sources import cache
-from packing.sources.build import ORIGINS, Built
+from packing.sources.build import ORIGINS, PER_ROW, Built
 from packing.sources.chat.tokenizer import Tokenizer
 from packing.sources.odd import OddRecord
 from packing.sources.problems import Oddity, problems
@@ -20,6 +21,7 @@ from packing.sources.spec import SourceSpec
 
 PREVIEW_ROWS = 3
 PREVIEW_TOKENS = 400
+_OF_ROWS = ("tokens", "offsets", "group", "loss_mask")
 
 
 @dataclass(frozen=True)
@@ -73,37 +75,31 @@ class PreviewRow:
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
+class Loaded(Built):
     """Rows, and everything a page or a report says about where they come from.
 
     roles, columns: the roles in use, and what they could be given to
-    prompt_lengths: int64 ``(rows,)``, tokens before the first that is trained on, or None
-    rewards:        float64 ``(rows,)`` with NaN for none, or None
-    records:        int64 ``(rows,)``, number of the record each row comes from
-    flags:          uint16 ``(rows,)``, bits of ``problems.Flag``: filter rows by a problem
-    origins:        uint8 ``(rows,)``, of ``build.Origin``: where each row's tokens come from
-    role_tokens:    tokens by who wrote them (system, user, assistant, tool, prompt, completion)
-    odd:            records that were left out because no row can be made of them
     prefix:         of conversations; None where there were none of two turns
-    simulated:      completions were made up
+    odd:            records that were left out because no row can be made of them
     """
 
-    rows: Rows
     spec: SourceSpec
     provenance: Provenance
     roles: Roles
     columns: tuple[Column, ...]
-    problems: tuple[Oddity, ...]
     preview: tuple[PreviewRow, ...]
-    simulated: bool
-    prompt_lengths: npt.NDArray[np.int64] | None
-    rewards: npt.NDArray[np.float64] | None
-    records: npt.NDArray[np.int64]
-    flags: npt.NDArray[np.uint16]
-    origins: npt.NDArray[np.uint8]
-    role_tokens: Mapping[str, int]
     prefix: PrefixReport | None
-    odd: tuple[OddRecord, ...] = ()
+    odd: tuple[OddRecord, ...]
+
+    @cached_property
+    def problems(self) -> tuple[Oddity, ...]:
+        """What is odd about the rows, the most frequent first."""
+        return problems(self.flags)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether completions were made up."""
+        return self.spec.simulate is not None
 
     @property
     def origin_counts(self) -> dict[str, int]:
@@ -112,7 +108,8 @@ class Loaded:
         return {words: int(counts[o]) for o, words in ORIGINS.items() if counts[o]}
 
 
-def _preview(rows: Rows, tokenizer: Tokenizer | None) -> tuple[PreviewRow, ...]:
+def preview_of(rows: Rows, tokenizer: Tokenizer | None) -> tuple[PreviewRow, ...]:
+    """The first PREVIEW_ROWS rows."""
     out = []
     for row in range(min(PREVIEW_ROWS, len(rows))):
         ids = rows[row][:PREVIEW_TOKENS]
@@ -124,50 +121,10 @@ def _preview(rows: Rows, tokenizer: Tokenizer | None) -> tuple[PreviewRow, ...]:
     return tuple(out)
 
 
-def assembled(
-    rows: Rows,
-    spec: SourceSpec,
-    provenance: Provenance,
-    roles: Roles,
-    columns: tuple[Column, ...],
-    built: Built,
-    prefix: PrefixReport | None,
-    tokenizer: Tokenizer | None,
-    odd: tuple[OddRecord, ...] = (),
-) -> Loaded:
-    return Loaded(
-        rows,
-        spec,
-        provenance,
-        roles,
-        columns,
-        problems(built.flags),
-        _preview(rows, tokenizer),
-        spec.simulate is not None,
-        built.prompt_lengths,
-        built.rewards,
-        built.records,
-        built.flags,
-        built.origins,
-        built.role_tokens,
-        prefix,
-        odd,
-    )
-
-
 def keep(key: str, loaded: Loaded) -> None:
-    rows = loaded.rows
-    arrays: dict[str, npt.NDArray[Any] | None] = {
-        "tokens": rows.tokens,
-        "offsets": rows.offsets,
-        "group": rows.group,
-        "loss_mask": rows.loss_mask,
-        "prompt_lengths": loaded.prompt_lengths,
-        "rewards": loaded.rewards,
-        "records": loaded.records,
-        "flags": loaded.flags,
-        "origins": loaded.origins,
-    }
+    """Put a load into the cache."""
+    arrays = {name: getattr(loaded.rows, name) for name in _OF_ROWS}
+    arrays |= {name: getattr(loaded, name) for name in PER_ROW}
     meta = {
         "provenance": asdict(loaded.provenance),
         "roles": loaded.roles.pairs,
@@ -185,13 +142,10 @@ def restored(
     spec: SourceSpec,
     tokenizer: Tokenizer | None,
 ) -> Loaded:
-    rows = Rows(
-        arrays["tokens"],
-        arrays["offsets"],
-        arrays["group"],
-        arrays.get("loss_mask"),
-        tokenizer.decode if tokenizer else None,
-    )
+    """What ``keep`` put into the cache, under the names that this load gives."""
+    of_rows: dict[str, Any] = {name: arrays.get(name) for name in _OF_ROWS}
+    rows = Rows(**of_rows, decoder=tokenizer.decode if tokenizer else None)
+    known: dict[str, Any] = {name: arrays.get(name) for name in PER_ROW}
     stored = meta["provenance"] | {
         "source": spec.location,
         "tokenizer": tokenizer.name if tokenizer else None,
@@ -199,19 +153,15 @@ def restored(
         "left_out_files": tuple(meta["provenance"]["left_out_files"]),
         "from_cache": True,
     }
-    built = Built(
-        rows,
-        arrays.get("prompt_lengths"),
-        arrays.get("rewards"),
-        arrays["records"],
-        arrays["flags"],
-        np.empty(0, dtype=np.float64),
-        meta["role_tokens"],
-        arrays["origins"],
+    return Loaded(
+        rows=rows,
+        **known,
+        role_tokens=meta["role_tokens"],
+        spec=spec,
+        provenance=Provenance(**stored),
+        roles=Roles(tuple((role, path) for role, path in meta["roles"])),
+        columns=tuple(Column(**c) for c in meta["columns"]),
+        preview=preview_of(rows, tokenizer),
+        prefix=PrefixReport(**meta["prefix"]) if meta["prefix"] else None,
+        odd=tuple(OddRecord(**o) for o in meta["odd"]),
     )
-    roles = Roles(tuple((role, path) for role, path in meta["roles"]))
-    columns = tuple(Column(**c) for c in meta["columns"])
-    prefix = PrefixReport(**meta["prefix"]) if meta["prefix"] else None
-    odd = tuple(OddRecord(**o) for o in meta["odd"])
-    provenance = Provenance(**stored)
-    return assembled(rows, spec, provenance, roles, columns, built, prefix, tokenizer, odd)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from types import UnionType
 from typing import Any, Literal
 
 from packing.sources.errors import SourceError, shown
@@ -69,28 +70,29 @@ class Simulate:
     def __post_init__(self) -> None:
         for name in ("median", "sigma"):  # a link writes 100 where a page has 100.0
             object.__setattr__(self, name, float(getattr(self, name)))
-        if self.lengths not in LENGTHS:
-            raise _setting("simulate.lengths", self.lengths, f"choose one of {', '.join(LENGTHS)}")
-        if not 1 <= self.samples <= 4096:
-            raise _setting("simulate.samples", self.samples, "choose 1 to 4096")
-        if not (0 < self.median <= 1e7 and 0 <= self.sigma <= 5):
-            raise _setting(
-                "simulate.median and sigma",
-                (self.median, self.sigma),
-                "choose a median of 1 to 10,000,000 tokens and a sigma of 0 to 5",
-            )
-        if self.max_new_tokens is not None and self.max_new_tokens < 1:
-            raise _setting("simulate.max_new_tokens", self.max_new_tokens, "choose 1 or more")
+        one = f"choose one of {', '.join(LENGTHS)}"
+        _check(self.lengths in LENGTHS, "simulate.lengths", self.lengths, one)
+        _check(1 <= self.samples <= 4096, "simulate.samples", self.samples, "choose 1 to 4096")
+        _check(
+            0 < self.median <= 1e7 and 0 <= self.sigma <= 5,
+            "simulate.median and sigma",
+            (self.median, self.sigma),
+            "choose a median of 1 to 10,000,000 tokens and a sigma of 0 to 5",
+        )
+        longest = self.max_new_tokens
+        _check(
+            longest is None or longest >= 1, "simulate.max_new_tokens", longest, "choose 1 or more"
+        )
         if self.lengths == "percentiles":
             flat = [p for p, _ in self.percentiles], [n for _, n in self.percentiles]
             ascending = all(list(x) == sorted(x) for x in flat)
             inside = all(0 <= p <= 100 for p in flat[0]) and all(0 <= n <= 1e7 for n in flat[1])
-            if len(self.percentiles) < 2 or not ascending or not inside:
-                raise _setting(
-                    "simulate.percentiles",
-                    self.percentiles,
-                    "give two or more ascending pairs such as (50, 400), (95, 2000)",
-                )
+            _check(
+                len(self.percentiles) >= 2 and ascending and inside,
+                "simulate.percentiles",
+                self.percentiles,
+                "give two or more ascending pairs such as (50, 400), (95, 2000)",
+            )
 
 
 @dataclass(frozen=True)
@@ -133,30 +135,25 @@ class SourceSpec:
     simulate: Simulate | None = field(default=None)
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise _setting("kind", self.kind, f"choose one of {', '.join(KINDS)}")
-        if not self.location or "\0" in self.location:
-            raise _setting("location", self.location, "give a path, a dataset id or a sample")
-        if self.expand not in ("conversation", "turn"):
-            raise _setting("expand", self.expand, "choose conversation or turn")
-        if self.style not in ("individual", "concat"):
-            raise _setting("style", self.style, "choose individual or concat")
-        if self.start < 0 or (self.limit is not None and self.limit < 1):
-            raise _setting(
-                "rows", (self.start, self.limit), "start at 0 or later and read 1 or more"
-            )
+        _check(self.kind in KINDS, "kind", self.kind, f"choose one of {', '.join(KINDS)}")
+        there = bool(self.location) and "\0" not in self.location
+        _check(there, "location", self.location, "give a path, a dataset id or a sample")
+        for name, known in (
+            ("expand", ("conversation", "turn")),
+            ("style", ("individual", "concat")),
+        ):
+            value = getattr(self, name)
+            _check(value in known, name, value, f"choose {' or '.join(known)}")
+        some = self.start >= 0 and (self.limit is None or self.limit >= 1)
+        _check(some, "rows", (self.start, self.limit), "start at 0 or later and read 1 or more")
         for role, path in self.roles:
-            if role not in ROLES:
-                raise _setting("roles", role, f"roles are {', '.join(ROLES)}")
-            if not path:
-                raise _setting("roles", role, "name the column it is in")
-
-        for _, known in self.speakers:
-            if known not in SPEAKERS:
-                raise _setting("speakers", known, f"choose one of {', '.join(SPEAKERS)}")
+            _check(role in ROLES, "roles", role, f"roles are {', '.join(ROLES)}")
+            _check(bool(path), "roles", role, "name the column it is in")
+        for _, speaker in self.speakers:
+            one = f"choose one of {', '.join(SPEAKERS)}"
+            _check(speaker in SPEAKERS, "speakers", speaker, one)
         for kind in self.leave_out:
-            if kind not in DROPPED:
-                raise _setting("leave_out", kind, f"choose {' or '.join(DROPPED)}")
+            _check(kind in DROPPED, "leave_out", kind, f"choose {' or '.join(DROPPED)}")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values without the defaults; ``from_json`` reads them back to an equal spec."""
@@ -193,10 +190,9 @@ class SourceSpec:
         if not isinstance(value, Mapping):
             raise _setting("spec", value, "give an object with kind and location")
         known = dict(value)
-        if "roles" in known:
-            known["roles"] = _pairs(known["roles"], "roles", (str,), (str,))
-        if "speakers" in known:
-            known["speakers"] = _pairs(known["speakers"], "speakers", (str,), (str,))
+        for name in ("roles", "speakers"):
+            if name in known:
+                known[name] = _pairs(known[name], name, str)
         for name in ("versions", "leave_out"):
             given = known.get(name, ())
             if not isinstance(given, list | tuple) or not all(isinstance(v, str) for v in given):
@@ -208,10 +204,8 @@ class SourceSpec:
                 raise _setting("simulate", made, "give an object")
             made = dict(made)
             if "percentiles" in made:
-                numbers = (int, float)
-                made["percentiles"] = _pairs(
-                    made["percentiles"], "simulate.percentiles", numbers, numbers
-                )
+                found = _pairs(made["percentiles"], "simulate.percentiles", int | float)
+                made["percentiles"] = found
             known["simulate"] = _checked(Simulate, made)
         spec: SourceSpec = _checked(cls, known)
         return spec
@@ -268,19 +262,21 @@ def _checked(cls: Any, value: dict[str, Any]) -> Any:
     return cls(**value)
 
 
-def _pairs(
-    value: object, name: str, first: tuple[type, ...], second: tuple[type, ...]
-) -> tuple[tuple[Any, Any], ...]:
+def _pairs(value: object, name: str, of: type | UnionType) -> tuple[tuple[Any, Any], ...]:
+    """Pairs of values of one type."""
     if not isinstance(value, list | tuple):
         raise _setting(name, value, "give a list of pairs")
-    out = []
     for pair in value:
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise _setting(name, pair, "give a list of pairs")
-        if not isinstance(pair[0], first) or not isinstance(pair[1], second):
-            raise _setting(name, pair, "the values of the pair have the wrong type")
-        out.append((pair[0], pair[1]))
-    return tuple(out)
+        two = isinstance(pair, list | tuple) and len(pair) == 2
+        _check(two, name, pair, "give a list of pairs")
+        right = all(isinstance(v, of) for v in pair)
+        _check(right, name, pair, "the values of the pair have the wrong type")
+    return tuple((first, second) for first, second in value)
+
+
+def _check(good: bool, name: str, value: object, mend: str) -> None:
+    if not good:
+        raise _setting(name, value, mend)
 
 
 def _setting(name: str, value: object, mend: str) -> SourceError:

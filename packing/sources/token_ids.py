@@ -37,8 +37,9 @@ def integers(value: Any, where: Where, field: str, mask: bool = False) -> npt.ND
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iu" + "b" * mask:
         return value.astype(np.int64)
     if not isinstance(value, list | np.ndarray):
-        raise where.error(
-            f"is {fields.type_name(value)}, not a list of integers",
+        raise where.unlike(
+            value,
+            "a list of integers",
             "give each row its list of integers",
             field,
         )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import streamlit as st
 
-from packing.sources.expansions import COUNTED_RECORDS, Expansion, has_a_choice
+from packing.sources.expansions import Expansion, either_way, has_a_choice
 from packing.sources.loaded import Loaded
 from pages.shared import data
 
@@ -15,17 +13,15 @@ def draw_expansions(loaded: Loaded) -> None:
     """Both counts, where rows come from conversations of several turns."""
     if not has_a_choice(loaded):
         return
-    source = loaded.spec
-    limit = min(source.limit or COUNTED_RECORDS, COUNTED_RECORDS)
     both = []
-    for expand in ("conversation", "turn"):
-        task = data.task_of(replace(source, expand=expand, limit=limit))
-        if not data.follow(task, f"cancel_{expand}"):
+    for spec in either_way(loaded.spec):
+        task = data.task_of(spec)
+        if not data.follow(task, f"cancel_{spec.expand}"):
             return
         if task.result is None:
             return  # the other way has no rows; the load that is shown has
-        both.append(_expansion(task.result.rows.fingerprint, expand, task.result))
-    records = min(limit, loaded.provenance.records)
+        both.append(_expansion(task.result.rows.fingerprint, spec.expand, task.result))
+    records = min(spec.limit or 0, loaded.provenance.records)
     st.caption(f"What the first {records:,} records are, either way:")
     st.dataframe(
         [

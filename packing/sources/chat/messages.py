@@ -77,8 +77,9 @@ def normalised(value: Any, where: Where, field: str) -> Chat:
     """
     value = fields.unpacked(value)
     if not isinstance(value, list):
-        raise where.error(
-            f"is {fields.type_name(value)}, not a list of messages",
+        raise where.unlike(
+            value,
+            "a list of messages",
             "give it the role it has, or repair the row",
             field,
         )
@@ -87,9 +88,7 @@ def normalised(value: Any, where: Where, field: str) -> Chat:
     for i, raw in enumerate(value):
         at = f"{field}.{i}"
         if not isinstance(raw, Mapping):
-            raise where.error(
-                f"is {fields.type_name(raw)}, not a message", "give role and content", at
-            )
+            raise where.unlike(raw, "a message", "give role and content", at)
         for message, dropped in _messages(raw, where, at):
             left_out |= dropped
             if message["role"] == "tool" and all(m["role"] == "system" for m in out):
@@ -217,9 +216,7 @@ def _content(value: Any, where: Where, at: str) -> tuple[str, str, bool]:
                     f"{at}.content",
                 )
         return "".join(texts), "".join(thoughts), dropped
-    raise where.error(
-        f"is {fields.type_name(value)}, not text", "write the content as text", f"{at}.content"
-    )
+    raise where.unlike(value, "text", "write the content as text", f"{at}.content")
 
 
 def _tool_calls(raw: Mapping[str, Any], where: Where, at: str) -> list[Message]:
@@ -230,9 +227,7 @@ def _tool_calls(raw: Mapping[str, Any], where: Where, at: str) -> list[Message]:
     if not calls:
         return []
     if not isinstance(calls, list):
-        raise where.error(
-            f"is {fields.type_name(calls)}, not a list", "list the calls", f"{at}.tool_calls"
-        )
+        raise where.unlike(calls, "a list", "list the calls", f"{at}.tool_calls")
     out = []
     for n, call in enumerate(calls):
         function = call.get("function", call) if isinstance(call, Mapping) else None

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 
 from packing.sources.chunks import Chunk, Record
 from packing.sources.errors import SourceError, Where, shown
-from packing.sources.fields import type_name
 from packing.sources.files.json_records import json_chunks
 from packing.sources.files.paths import SourceFile
 
@@ -85,9 +84,7 @@ def _segments(record: Record, where: Where) -> list[Record]:
     """A prompt and its one generation as segments; their tokens are counted by ``seqlen``."""
     for name in ("prompt", "completion"):
         if not isinstance(record[name], str):
-            raise where.error(
-                f"is {type_name(record[name])}, not text", "dump the rollouts again", name
-            )
+            raise where.unlike(record[name], "text", "dump the rollouts again", name)
     return [
         {"role": "prompt", "text": record["prompt"]},
         {"role": "gen", "text": record["completion"]},

@@ -19,7 +19,7 @@ from packing.sources import fields
 from packing.sources.chat.template import Part
 from packing.sources.chat.tokenizer import Tokenizer
 from packing.sources.chunks import Record
-from packing.sources.drafts import RowParts, prompt_key, required
+from packing.sources.drafts import RowParts, prompt_key, required, values_of
 from packing.sources.errors import Where
 from packing.sources.problems import Flag
 from packing.sources.roles import Roles
@@ -41,7 +41,7 @@ def id_rows(record: Record, roles: Roles, where: Where) -> list[RowParts] | None
     if roles.first("input_ids"):
         found = [
             (at, token_ids(value, where, at), None)
-            for at, value in _values(record, roles, "input_ids", where)
+            for at, value in values_of(record, roles, "input_ids", where)
         ]
     else:
         path = roles.first("prompt")
@@ -55,13 +55,11 @@ def id_rows(record: Record, roles: Roles, where: Where) -> list[RowParts] | None
             return [RowParts([part], path, prompt_key([part]))]
     attention = [_masks(record, p, len(found), where) for p in roles.all("attention_mask")]
     loss_path = roles.first("loss_mask")
-    loss: list[tuple[str, Mask] | None] = [None] * len(found)
-    if loss_path:
-        loss = [*_masks(record, loss_path, len(found), where)]
-    rows = []
-    for n, (path, ids, head) in enumerate(found):
-        rows.append(_row(path, ids, head, [a[n] for a in attention], loss[n], roles, where))
-    return rows
+    loss = _masks(record, loss_path, len(found), where) if loss_path else [None] * len(found)
+    return [
+        _row(path, ids, head, [a[n] for a in attention], loss[n], where)
+        for n, (path, ids, head) in enumerate(found)
+    ]
 
 
 def segment_rows(
@@ -70,9 +68,7 @@ def segment_rows(
     """The one row of a record's segments; flagged where one has not its recorded length."""
     value = fields.unpacked(required(record, path, where))
     if tokenizer is None or not isinstance(value, list) or not value:
-        raise where.error(
-            f"is {fields.type_name(value)}, not a list of segments", "dump the rollouts again", path
-        )
+        raise where.unlike(value, "a list of segments", "dump the rollouts again", path)
     texts: list[str] = []
     for n, segment in enumerate(value):
         role = segment.get("role") if isinstance(segment, dict) else None
@@ -105,18 +101,10 @@ def _holds_ids(value: Any) -> bool:
     )
 
 
-def _values(record: Record, roles: Roles, role: str, where: Where) -> list[tuple[str, Any]]:
-    out = []
-    for path in roles.all(role):
-        found = [(p, v) for p, v in fields.find(record, path) if v is not None]
-        out += found if "*" in path else [(path, required(record, path, where))]
-    return out
-
-
 def _samples(record: Record, roles: Roles, where: Where) -> list[tuple[str, Any]]:
     """(path, ids) of every sample; a list of lists counts as several."""
     out = []
-    for path, value in _values(record, roles, "completion", where):
+    for path, value in values_of(record, roles, "completion", where):
         if isinstance(value, list) and value and isinstance(value[0], list | np.ndarray):
             out += [(f"{path}.{n}", v) for n, v in enumerate(value)]
         else:
@@ -146,7 +134,6 @@ def _row(
     head: Ids | None,
     attention: list[tuple[str, Mask]],
     loss: tuple[str, Mask] | None,
-    roles: Roles,
     where: Where,
 ) -> RowParts:
     start = 0 if head is None else len(head)

@@ -88,8 +88,9 @@ def named(value: Any, where: Where, path: str) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, str | int | float) or value != value:
-        raise where.error(
-            f"is {fields.type_name(value)}, not one name or number",
+        raise where.unlike(
+            value,
+            "one name or number",
             "give each row the name of its group",
             path,
         )
