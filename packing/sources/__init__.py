@@ -12,7 +12,10 @@ from packing.sources.roles import Column
 from packing.sources.samples import SAMPLES
 from packing.sources.spec import DROPPED, ROLES, SPEAKERS, Simulate, SourceSpec, parse_rows
 
+from packing.sources.expansions import either_way
 __all__ = [
+    "either_way",
+
     "BUNDLED",
     "COMPRESSIONS",
     "COUNTED_RECORDS",

@@ -42,7 +42,9 @@ def component(key: str, html: str, css: str, *scripts: Path) -> Callable[..., No
             act(value)
 
     def draw(data: Mapping[str, Any], **acts: Callable[[Any], None]) -> None:
-        heard = {f"on_{name}_change": partial(hear, name, act) for name, act in acts.items()}
+        heard: dict[str, Any] = {
+            f"on_{name}_change": partial(hear, name, act) for name, act in acts.items()
+        }
         mount(key=key, data=data, **heard)
 
     return draw
