@@ -66,10 +66,7 @@ def _asked(
 ) -> JobView:
     from tuning.plan.batch import batch_rows
 
-    rows = batch_rows(options.read(), plan)
-    if not len(rows):
-        raise ValueError("there are no rows in this batch")
-    return followed(kind, plan, rows, arguments, _TIMEOUT_S)
+    return followed(kind, plan, batch_rows(options.read(), plan), arguments, _TIMEOUT_S)
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -84,8 +84,6 @@ def _followed(
 
     everything = options.read()
     rows = batch_rows(everything, plan)
-    if not len(rows):
-        raise ValueError("there are no rows in this batch")
     longest = min(everything.longest, plan.max_new_tokens or everything.longest)
     others = other_batches(everything, plan) if kind == "sweep" else []
     given = {"budget_s": budget_s, "longest_row": longest} | dict(arguments)

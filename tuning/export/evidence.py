@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Iterable
 
+from tuning.doctor.rules.data import lost_to_flat
 from tuning.export.export import Evidence, Measured
 from tuning.jobs.points import Point, steps_at
 from tuning.plan.batch import Batch
@@ -48,6 +49,15 @@ def evidence_of(
         date=date,
         link=link,
     )
+
+
+def trees_lose(batch: Batch, plan: TuningPlan) -> str:
+    """A sentence where trees compute no fewer tokens than flat rows, else empty.
+
+    Empty too where AReaL refuses the batch: there is nothing to count.
+    """
+    counted = not plan.problems() and not batch.refusal(plan)
+    return lost_to_flat(batch.simulation(plan).comparison) if counted else ""
 
 
 def _measured(tree: Point, flat: Point | None) -> Measured:
