@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-TIMEOUT_S = 60.0
+_TIMEOUT_S = 60.0
 _SCRIPT = """
 import json, sys
 from hydra import compose, initialize_config_dir
@@ -55,7 +55,7 @@ def asked(
     who: str,
     failure: str,
     question: str = "",
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float = _TIMEOUT_S,
 ) -> dict[str, Any]:
     """The JSON object that ``command`` prints last. Raises OSError that says what happened.
 

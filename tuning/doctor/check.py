@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuning.areal.compose import TIMEOUT_S, asked
+from tuning.areal.compose import asked
 from tuning.areal.config import ArealConfig
 from tuning.areal.schema import VERSION_NAMES, VERSIONS, Version
 from tuning.doctor.doctor import check
 
 FOLDER_VARIABLE = "ESPALIER_AREAL"
+_TIMEOUT_S = 60.0
 _PROBE = Path(__file__).with_name("probe.py")
 _START = "fails at start"
 
@@ -131,7 +132,7 @@ def validate(
 
 def ask(
     question: Mapping[str, Any],
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float = _TIMEOUT_S,
     python: str | Path | None = None,
 ) -> dict[str, Any]:
     """One question to ``probe`` in its own process. Raises ProbeError.
