@@ -56,20 +56,8 @@ class AttentionBackend:
     composed: Composed | None = None
 
 
-def _dense_unavailable(
-    device: torch.device, dtype: torch.dtype, head_dim: int, n: int, needs_grad: bool
-) -> str | None:
-    return None
-
-
-def _cascade_unavailable(
-    device: torch.device, dtype: torch.dtype, head_dim: int, n: int, needs_grad: bool
-) -> str | None:
-    return cascade_unavailable(device, dtype, head_dim)
-
-
 def _triton_unavailable(
-    device: torch.device, dtype: torch.dtype, head_dim: int, n: int, needs_grad: bool
+    device: torch.device, dtype: torch.dtype, head_dim: int, *_: int
 ) -> str | None:
     try:
         from kernels.triton.tree import unavailable_reason
@@ -107,7 +95,7 @@ BACKENDS: dict[str, AttentionBackend] = {
         AttentionBackend(
             "cascade",
             "flash attention per segment of the tree, merged by log-sum-exp",
-            _cascade_unavailable,
+            lambda device, dtype, head_dim, *_: cascade_unavailable(device, dtype, head_dim),
             cascade_forward,
             cascade_backward,
         ),
@@ -120,7 +108,7 @@ BACKENDS: dict[str, AttentionBackend] = {
         AttentionBackend(
             "dense",
             "the explicit N x N mask: slow, obvious, the reference",
-            _dense_unavailable,
+            lambda *_: None,
             dense_attention_with_lse,
             dense_backward,
         ),

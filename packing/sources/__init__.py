@@ -2,7 +2,7 @@
 
 from packing.sources.chat.tokenizer import BUNDLED
 from packing.sources.errors import LoadCancelled, SourceError
-from packing.sources.expansions import COUNTED_RECORDS, Expansion, has_a_choice
+from packing.sources.expansions import COUNTED_RECORDS, Expansion, either_way, has_a_choice
 from packing.sources.files.columnar import write_npz
 from packing.sources.files.paths import COMPRESSIONS, FORMATS, READABLE, find_files
 from packing.sources.load import OTHER_TOKENIZER, Progress, columns_of, load, tokenizer_named
@@ -12,10 +12,7 @@ from packing.sources.roles import Column
 from packing.sources.samples import SAMPLES
 from packing.sources.spec import DROPPED, ROLES, SPEAKERS, Simulate, SourceSpec, parse_rows
 
-from packing.sources.expansions import either_way
 __all__ = [
-    "either_way",
-
     "BUNDLED",
     "COMPRESSIONS",
     "COUNTED_RECORDS",
@@ -37,6 +34,7 @@ __all__ = [
     "SourceError",
     "SourceSpec",
     "columns_of",
+    "either_way",
     "find_files",
     "has_a_choice",
     "load",

@@ -19,7 +19,7 @@ from tuning.doctor import check as areal_check
 from tuning.doctor import doctor
 from tuning.doctor.doctor import Finding, Report
 from tuning.export import export
-from tuning.export.evidence import evidence_of
+from tuning.export.evidence import evidence_of, trees_lose
 from tuning.plan.batch import Batch
 from tuning.plan.numbers import many
 from tuning.plan.plan import TuningPlan
@@ -54,7 +54,7 @@ class Choice:
 def draw_settings(pick: Pick | None, batch: Batch, plan: TuningPlan) -> Choice:
     """Version, engine, reference pass, and trees: on unless a measurement or the count says no."""
     columns = st.columns([2, 2, 3], vertical_alignment="bottom")
-    counted = "" if pick is not None else _counted_loss(batch, plan)
+    counted = "" if pick is not None else trees_lose(batch, plan)
     lose = bool(counted) or (pick is not None and pick.mode != "tree")
     target = columns[0].selectbox(
         "AReaL version",
@@ -84,15 +84,6 @@ def draw_settings(pick: Pick | None, batch: Batch, plan: TuningPlan) -> Choice:
     if counted:
         st.warning(escaped(counted), icon=":material/block:")
     return Choice(target, with_ref, trees)
-
-
-def _counted_loss(batch: Batch, plan: TuningPlan) -> str:
-    """The doctor's sentence where trees compute no fewer tokens than flat rows; else empty."""
-    if plan.problems() or batch.refusal(plan):
-        return ""
-    text = export.render(plan, export.Evidence())
-    report = report_of(text, batch.rows, EXPORT_VERSIONS[0], plan.memory_budget_gib)
-    return next((one.problem for one in report.findings if one.rule == "trees-lose"), "")
 
 
 def kept(name: str, default: Any) -> dict[str, Any]:

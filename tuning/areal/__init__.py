@@ -1,6 +1,7 @@
 """AReaL's configs: their schema by version, reading and writing a user's file, asking AReaL."""
 
 from tuning.areal.backend import Backend, BackendError, Engine, Server
+from tuning.areal.compose import asked
 from tuning.areal.config import ArealConfig
 from tuning.areal.models import Model, find_model
 from tuning.areal.names import TRAINER_NAMES, TREES_SERVE, UNKNOWN
@@ -38,6 +39,7 @@ __all__ = [
     "Refusal",
     "Server",
     "Version",
+    "asked",
     "field_at",
     "find_model",
     "least_version",

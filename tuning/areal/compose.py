@@ -11,7 +11,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +43,32 @@ def compose(file: Path) -> dict[str, Any]:
     """What Hydra makes of ``file``. Raises ComposeError, or OSError where it cannot be asked."""
     name = file.name.split(".yaml")[0]
     command = [sys.executable, "-c", _SCRIPT, str(file.parent.resolve()), name]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise OSError(f"Hydra did not answer within {_TIMEOUT_S:.0f} seconds") from None
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
-        raise OSError(f"Hydra could not be asked: {last[0]}")
-    answer = json.loads(done.stdout.strip().splitlines()[-1])
+    answer = asked(command, "Hydra", "Hydra could not be asked")
     if "error" in answer:
         lines = [line.strip() for line in answer["error"].splitlines() if line.strip()]
         raise ComposeError(" ".join(lines[:2]))
     return {str(key): value for key, value in answer["values"].items()}
+
+
+def asked(
+    command: Sequence[str],
+    who: str,
+    failure: str,
+    question: str = "",
+    timeout_s: float = _TIMEOUT_S,
+) -> dict[str, Any]:
+    """The JSON object that ``command`` prints last. Raises OSError that says what happened.
+
+    question: its standard input
+    """
+    try:
+        done = subprocess.run(
+            command, input=question, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise OSError(f"{who} did not answer within {timeout_s:.0f} seconds") from None
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        raise OSError(f"{failure}: {last[0]}")
+    answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return answer

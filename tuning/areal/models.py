@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,70 +29,45 @@ class Model:
 
     name: str
     family: str
+    layers: int = 0
+    hidden: int = 0
+    heads: int = 0
+    kv_heads: int = 0
+    head_dim: int = 0
+    vocab: int = 0
+    parameters: int = 0
     vision: bool = False
     hybrid: bool = False
     sliding: bool = False
     latent: bool = False
     experts: bool = False
-    heads: int = 0
-    kv_heads: int = 0
-    head_dim: int = 0
-    layers: int = 0
-    hidden: int = 0
-    vocab: int = 0
-    parameters: int = 0
-
-
-def _shape(
-    family: str,
-    layers: int,
-    hidden: int,
-    heads: int,
-    kv_heads: int,
-    head_dim: int,
-    vocab: int,
-    billions: float,
-    experts: bool = False,
-) -> Model:
-    return Model(
-        "",
-        family,
-        experts=experts,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        layers=layers,
-        hidden=hidden,
-        vocab=vocab,
-        parameters=round(billions * 1e9),
-    )
 
 
 _Q3, _Q25, _Q25L, _L3 = 151_936, 151_936, 152_064, 128_256
 _QWEN25 = {
-    "0.5b": _shape("qwen2", 24, 896, 14, 2, 64, _Q25, 0.494),
-    "1.5b": _shape("qwen2", 28, 1536, 12, 2, 128, _Q25, 1.544),
-    "3b": _shape("qwen2", 36, 2048, 16, 2, 128, _Q25, 3.086),
-    "7b": _shape("qwen2", 28, 3584, 28, 4, 128, _Q25L, 7.616),
-    "14b": _shape("qwen2", 48, 5120, 40, 8, 128, _Q25L, 14.77),
-    "32b": _shape("qwen2", 64, 5120, 40, 8, 128, _Q25L, 32.76),
-    "72b": _shape("qwen2", 80, 8192, 64, 8, 128, _Q25L, 72.7),
+    "0.5b": Model("", "qwen2", 24, 896, 14, 2, 64, _Q25, 494_000_000),
+    "1.5b": Model("", "qwen2", 28, 1536, 12, 2, 128, _Q25, 1_544_000_000),
+    "3b": Model("", "qwen2", 36, 2048, 16, 2, 128, _Q25, 3_086_000_000),
+    "7b": Model("", "qwen2", 28, 3584, 28, 4, 128, _Q25L, 7_616_000_000),
+    "14b": Model("", "qwen2", 48, 5120, 40, 8, 128, _Q25L, 14_770_000_000),
+    "32b": Model("", "qwen2", 64, 5120, 40, 8, 128, _Q25L, 32_760_000_000),
+    "72b": Model("", "qwen2", 80, 8192, 64, 8, 128, _Q25L, 72_700_000_000),
 }
 _QWEN3 = {
-    "0.6b": _shape("qwen3", 28, 1024, 16, 8, 128, _Q3, 0.596),
-    "1.7b": _shape("qwen3", 28, 2048, 16, 8, 128, _Q3, 1.721),
-    "4b": _shape("qwen3", 36, 2560, 32, 8, 128, _Q3, 4.022),
-    "8b": _shape("qwen3", 36, 4096, 32, 8, 128, _Q3, 8.191),
-    "14b": _shape("qwen3", 40, 5120, 40, 8, 128, _Q3, 14.77),
-    "32b": _shape("qwen3", 64, 5120, 64, 8, 128, _Q3, 32.76),
-    "30b-a3b": _shape("qwen3_moe", 48, 2048, 32, 4, 128, _Q3, 30.53, experts=True),
-    "235b-a22b": _shape("qwen3_moe", 94, 4096, 64, 4, 128, _Q3, 235.1, experts=True),
+    "0.6b": Model("", "qwen3", 28, 1024, 16, 8, 128, _Q3, 596_000_000),
+    "1.7b": Model("", "qwen3", 28, 2048, 16, 8, 128, _Q3, 1_721_000_000),
+    "4b": Model("", "qwen3", 36, 2560, 32, 8, 128, _Q3, 4_022_000_000),
+    "8b": Model("", "qwen3", 36, 4096, 32, 8, 128, _Q3, 8_191_000_000),
+    "14b": Model("", "qwen3", 40, 5120, 40, 8, 128, _Q3, 14_770_000_000),
+    "32b": Model("", "qwen3", 64, 5120, 64, 8, 128, _Q3, 32_760_000_000),
+    "30b-a3b": Model("", "qwen3_moe", 48, 2048, 32, 4, 128, _Q3, 30_530_000_000, experts=True),
+    "235b-a22b": Model("", "qwen3_moe", 94, 4096, 64, 4, 128, _Q3, 235_100_000_000, experts=True),
 }
 _LLAMA = {
-    "1b": _shape("llama", 16, 2048, 32, 8, 64, _L3, 1.236),
-    "3b": _shape("llama", 28, 3072, 24, 8, 128, _L3, 3.213),
-    "8b": _shape("llama", 32, 4096, 32, 8, 128, _L3, 8.030),
-    "70b": _shape("llama", 80, 8192, 64, 8, 128, _L3, 70.55),
+    "1b": Model("", "llama", 16, 2048, 32, 8, 64, _L3, 1_236_000_000),
+    "3b": Model("", "llama", 28, 3072, 24, 8, 128, _L3, 3_213_000_000),
+    "8b": Model("", "llama", 32, 4096, 32, 8, 128, _L3, 8_030_000_000),
+    "70b": Model("", "llama", 80, 8192, 64, 8, 128, _L3, 70_550_000_000),
 }
 _SIZE = r"(\d+(?:\.\d+)?b(?:-a\d+b)?)"
 
@@ -142,11 +117,11 @@ def find_model(path: str, root: Path | None = None) -> Model | None:
     name = path.rstrip("/").split("/")[-1].lower()
     for pattern, kind in _KINDS:
         if re.search(pattern, name):
-            return _named(kind, path)
+            return replace(kind, name=path)
     for pattern, sizes in _SIZED:
         match = re.search(pattern, name)
         if match and match.group(1) in sizes:
-            return _named(sizes[match.group(1)], path)
+            return replace(sizes[match.group(1)], name=path)
     return None
 
 
@@ -156,10 +131,6 @@ def _cached(name: str) -> Path | None:
 
     found = try_to_load_from_cache(name, "config.json")
     return Path(found) if isinstance(found, str) else None
-
-
-def _named(model: Model, name: str) -> Model:
-    return Model(**(model.__dict__ | {"name": name}))
 
 
 _SENSES = (

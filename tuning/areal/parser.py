@@ -9,7 +9,7 @@ Notable:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -159,8 +159,11 @@ def _parts(path: str) -> list[str | int]:
 
 def raw_at(values: Any, path: str) -> Any:
     """What stands at ``path``, such as ``actor.scheduling_spec[0].gpu``; None where nothing."""
-    node = values
-    for part in _parts(path):
+    return _node_at(values, _parts(path))
+
+
+def _node_at(node: Any, parts: Iterable[str | int]) -> Any:
+    for part in parts:
         try:
             node = node[part]
         except (KeyError, IndexError, TypeError):
@@ -170,12 +173,7 @@ def raw_at(values: Any, path: str) -> Any:
 
 def _take_out(values: Any, path: str) -> bool:
     *above, last = _parts(path)
-    node = values
-    for part in above:
-        try:
-            node = node[part]
-        except (KeyError, IndexError, TypeError):
-            return False
+    node = _node_at(values, above)
     if isinstance(node, dict):
         return node.pop(last, REQUIRED) is not REQUIRED
     if isinstance(node, list) and isinstance(last, int) and last < len(node):
@@ -186,13 +184,9 @@ def _take_out(values: Any, path: str) -> bool:
 
 def _put(values: Any, path: str, value: Any) -> None:
     *above, last = _parts(path) or [""]
-    for part in above:
-        inside = isinstance(values, dict) and isinstance(values.get(part), dict)
-        if not inside:
-            return
-        values = values[part]
-    if isinstance(values, dict):
-        values[last] = value
+    node = _node_at(values, above)
+    if isinstance(node, dict) and not any(isinstance(part, int) for part in above):
+        node[last] = value
 
 
 class _Reader:

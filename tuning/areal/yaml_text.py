@@ -113,10 +113,13 @@ class YamlText:
     def _check(self) -> None:
         sizes: dict[int, int] = {}
         open_nodes: set[int] = set()
+        mappings: dict[int, yaml.MappingNode] = {}  # each before those below it
 
         def size(node: yaml.Node) -> int:
             if id(node) in sizes:
                 return sizes[id(node)]
+            if isinstance(node, yaml.MappingNode):
+                mappings[id(node)] = node
             if id(node) in open_nodes:
                 line = node.start_mark.line + 1
                 raise ConfigError("an anchor contains itself. Write the value out.", line)
@@ -133,7 +136,7 @@ class YamlText:
             return total
 
         size(self.root)
-        for mapping in _mappings(self.root, set()):
+        for mapping in mappings.values():
             seen: dict[str, int] = {}
             for key, _ in mapping.value:
                 line = key.start_mark.line + 1
@@ -219,16 +222,6 @@ def _children(node: yaml.Node) -> Iterator[yaml.Node]:
             yield value
     elif isinstance(node, yaml.SequenceNode):
         yield from node.value
-
-
-def _mappings(node: yaml.Node, seen: set[int]) -> Iterator[yaml.MappingNode]:
-    if id(node) in seen:
-        return
-    seen.add(id(node))
-    if isinstance(node, yaml.MappingNode):
-        yield node
-    for below in _children(node):
-        yield from _mappings(below, seen)
 
 
 def _sentence(error: yaml.YAMLError, text: str) -> ConfigError:

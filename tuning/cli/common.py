@@ -255,6 +255,8 @@ def followed(
     from tuning.jobs.jobs import Jobs
     from tuning.sweep.result import question_of
 
+    if not len(rows):
+        raise ValueError("there are no rows in this batch")
     jobs = Jobs()
     found_by = {"data": rows.fingerprint, "question": question_of(plan)}
     job = jobs.start(kind, plan, rows, found_by | dict(arguments), timeout_s, others)

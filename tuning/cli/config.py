@@ -12,9 +12,9 @@ import typer
 from tuning.cli.common import Json, PlanOptions, RowOptions, row_options, sentences
 
 if TYPE_CHECKING:
-    from packing.rows import Rows
     from tuning.areal.config import ArealConfig
     from tuning.doctor.check import Answer, Areal
+    from tuning.plan.batch import Batch
     from tuning.plan.plan import TuningPlan
 
 _VERSIONS = "AReaL version: 1.0.3, 1.0.4, v1.0.4, 2.0.0, main or tree_training_mode."
@@ -136,7 +136,7 @@ def export(
         batch = options.batch(plan)
         points = [entry.point for entry in Store().entries(data=batch.rows.fingerprint)]
         evidence = evidence_of(batch, plan, points)
-        on = _worth_it(render(plan, evidence), batch.rows) if trees is None else trees
+        on = _worth_it(batch, plan) if trees is None else trees
         _give(render(plan, evidence, version, form, with_ref=ref, trees=on), out)
 
 
@@ -147,20 +147,18 @@ def _give(text: str, out: Path | None) -> None:
         typer.echo(text, nl=not text.endswith("\n"))
 
 
-def _worth_it(text: str, rows: Rows) -> bool:
+def _worth_it(batch: Batch, plan: TuningPlan) -> bool:
     """Whether trees compute fewer tokens than flat rows; where not, it is said."""
-    from tuning.doctor.doctor import check
+    from tuning.export.evidence import trees_lose
 
-    for one in check(text, rows).findings:
-        if one.rule == "trees-lose":
-            typer.echo(f"{one.problem} Tree training is left off; --trees turns it on.", err=True)
-            return False
-    return True
+    if problem := trees_lose(batch, plan):
+        typer.echo(f"{problem} Tree training is left off; --trees turns it on.", err=True)
+    return not problem
 
 
 def _tuned(
     base: Path,
-    options: RowOptions,
+    options: PlanOptions,
     plan: TuningPlan,
     target: Any,
     trees: bool | None,
@@ -169,10 +167,10 @@ def _tuned(
 ) -> str:
     """The user's file with the plan's settings, or the changes; notes go to standard error."""
     from dataclasses import replace
+    from functools import partial
 
     from tuning.areal.config import ArealConfig
     from tuning.export.tune import tune_config
-    from tuning.plan.batch import batch_rows
     from tuning.plan.from_config import fill_plan
 
     config = ArealConfig.read(base)
@@ -180,11 +178,11 @@ def _tuned(
     asked = replace(filled, max_tokens_per_mb=plan.max_tokens_per_mb)
     if minibatches:
         asked = replace(asked, ppo_n_minibatches=plan.ppo_n_minibatches)
-    rows = batch_rows(options.read(), asked)
-    on = True if trees is None else trees
-    tuned = tune_config(config, asked, target, rows=rows, trees=on, minibatches=minibatches)
-    if trees is None and not _worth_it(tuned.text, rows):
-        tuned = tune_config(config, asked, target, rows=rows, trees=False, minibatches=minibatches)
+    batch = options.batch(asked)
+    tune = partial(tune_config, config, asked, target, rows=batch.rows, minibatches=minibatches)
+    tuned = tune(trees=trees is not False)
+    if trees is None and tuned.after.tree_on and not _worth_it(batch, asked):
+        tuned = tune(trees=False)
     for note in (*tuned.notes, f"Before: {tuned.before.verdict}", f"After: {tuned.after.verdict}"):
         typer.echo(note, err=True)
     return config.diff(tuned.config, base.name) if diff else tuned.text

@@ -87,8 +87,6 @@ def asked(
 
     everything = options.read()
     rows = batch_rows(everything, plan)
-    if not len(rows):
-        raise ValueError("there are no rows in this batch")
     longest = min(everything.longest, plan.max_new_tokens or everything.longest)
     others = other_batches(everything, plan) if kind == "sweep" else []
     return followed(kind, plan, rows, {"longest_row": longest} | dict(arguments), timeout_s, others)

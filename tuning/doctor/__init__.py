@@ -3,6 +3,7 @@
 from tuning.doctor.check import Answer, Areal, ask, validate
 from tuning.doctor.doctor import ConfigError, Report, describe
 from tuning.doctor.rules.base import RULES, Case, Finding
+from tuning.doctor.rules.data import lost_to_flat
 
 __all__ = [
     "RULES",
@@ -14,5 +15,6 @@ __all__ = [
     "Report",
     "ask",
     "describe",
+    "lost_to_flat",
     "validate",
 ]

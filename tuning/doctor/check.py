@@ -13,20 +13,20 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tuning.areal.compose import asked
 from tuning.areal.config import ArealConfig
 from tuning.areal.schema import VERSION_NAMES, VERSIONS, Version
 from tuning.doctor.doctor import check
 
 FOLDER_VARIABLE = "ESPALIER_AREAL"
-_PROBE = Path(__file__).with_name("probe.py")
 _TIMEOUT_S = 60.0
+_PROBE = Path(__file__).with_name("probe.py")
 _START = "fails at start"
 
 
@@ -97,11 +97,8 @@ def _version(root: Path) -> str:
         if found.metadata["Name"].lower() == "areal":
             return found.version
     file = root / "areal" / "version.py"
-    match = (
-        re.search(r"""__version__\s*=\s*["']([^"']+)""", file.read_text())
-        if file.is_file()
-        else None
-    )
+    text = file.read_text() if file.is_file() else ""
+    match = re.search(r"""__version__\s*=\s*["']([^"']+)""", text)
     return match.group(1) if match else "of unknown version"
 
 
@@ -142,22 +139,12 @@ def ask(
 
     python: an interpreter that has what AReaL's config classes import; this one by default
     """
+    command = [str(python or sys.executable), str(_PROBE)]
+    failure = "AReaL's config classes could not be imported"
     try:
-        done = subprocess.run(
-            [str(python or sys.executable), str(_PROBE)],
-            input=json.dumps(question),
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise ProbeError(f"AReaL did not answer within {timeout_s:.0f} seconds.") from None
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
-        raise ProbeError(f"AReaL's config classes could not be imported: {last[0]}")
-    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return result
+        return asked(command, "AReaL", failure, json.dumps(question), timeout_s)
+    except OSError as error:
+        raise ProbeError(str(error)) from None
 
 
 def parse_overrides(lines: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tuning.doctor.rules.data import lost_to_flat
 from tuning.export.export import Evidence
 from tuning.jobs.points import Point, installed_versions, steps_at
 from tuning.plan.batch import Batch
@@ -47,3 +48,12 @@ def evidence_of(
         date=date,
         link=link,
     )
+
+
+def trees_lose(batch: Batch, plan: TuningPlan) -> str:
+    """A sentence where trees compute no fewer tokens than flat rows, else empty.
+
+    Empty too where AReaL refuses the batch: there is nothing to count.
+    """
+    counted = not plan.problems() and not batch.refusal(plan)
+    return lost_to_flat(batch.simulation(plan).comparison) if counted else ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -33,13 +33,9 @@ FILE_NAMES: dict[Form, str] = {
     "trl": "trl_sft.yaml",
     "verl": "verl_overrides.sh",
 }
+_SUFFIXES = {"yaml": "yaml", "sh": "bash", "py": "python"}
 LANGUAGES: dict[Form, str] = {
-    "yaml": "yaml",
-    "fragment": "yaml",
-    "overrides": "bash",
-    "python": "python",
-    "trl": "yaml",
-    "verl": "bash",
+    form: _SUFFIXES[name.rpartition(".")[2]] for form, name in FILE_NAMES.items()
 }
 _CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
 _OF_AN_UPDATE = ("gradient_checkpointing", "ppo_n_minibatches")
@@ -106,18 +102,15 @@ def render(
     problems = plan.problems()
     if problems:
         raise ExportError(" ".join(problems))
-    header = _header(plan, evidence, target, form)
-    if form == "trl":
-        return header + trl_config(plan)
-    if form == "verl":
-        return header + verl_config(plan)
-    if form == "yaml":
-        return header + _standalone(plan, target, trees)
-    if form == "fragment":
-        return header + _fragment(plan, target, with_ref, trees)
-    if form == "overrides":
-        return header + _overrides(plan, target, with_ref, trees)
-    return header + _python(plan, target, trees)
+    texts: Mapping[Form, Callable[[], str]] = {
+        "yaml": lambda: _standalone(plan, target, trees),
+        "fragment": lambda: _fragment(plan, target, with_ref, trees),
+        "overrides": lambda: _overrides(plan, target, with_ref, trees),
+        "python": lambda: _python(plan, target, trees),
+        "trl": lambda: trl_config(plan),
+        "verl": lambda: verl_config(plan),
+    }
+    return _header(plan, evidence, target, form) + texts[form]()
 
 
 def settings(plan: TuningPlan, target: Version = "1.0.4", trees: bool = True) -> dict[str, Any]:

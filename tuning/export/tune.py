@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from packing.rows import Rows
@@ -63,8 +64,8 @@ def tune_config(
     A config that trees cannot serve (SFT, DPO, reward models, a rollout, no config of AReaL's) is
     returned as it is. Raises ConfigError where the file cannot take a setting.
     """
-    budget = plan.memory_budget_gib
-    before = check(config, rows, version=target, memory_budget_gib=budget)
+    asked = partial(check, rows=rows, version=target, memory_budget_gib=plan.memory_budget_gib)
+    before = asked(config)
     if config.trainer not in TREES_SERVE:
         note = f"This is {TRAINER_NAMES[config.trainer]}: trees serve PPO and GRPO only."
         return Tuned(config, {}, before, before, (note,))
@@ -83,18 +84,14 @@ def tune_config(
                 "backend is left as it is."
             )
     after_config = config.written(wanted)
-    after = check(after_config, rows, version=target, memory_budget_gib=budget)
+    after = asked(after_config)
     if mend and after.errors:
-        more = {
-            path: value
-            for one in after.errors
-            for path, value in one.fix.items()
-            if path not in wanted
-        }
+        fixes = {path: value for one in after.errors for path, value in one.fix.items()}
+        more = {path: value for path, value in fixes.items() if path not in wanted}
         notes += _mended(config, after, more)
         wanted |= more
         after_config = config.written(wanted)
-        after = check(after_config, rows, version=target, memory_budget_gib=budget)
+        after = asked(after_config)
     scatter = [one.problem for one in after.findings if one.rule == "scatter-cost"]
     return Tuned(after_config, wanted, before, after, (*notes, *scatter))
 

@@ -1,6 +1,6 @@
 """AReaL's rules, grouped by theme; each module registers its own."""
 
-from tuning.doctor.rules import (
+from tuning.doctor.rules import (  # noqa: F401  # each registers its rules
     algorithm,
     cap,
     data,
@@ -15,21 +15,4 @@ from tuning.doctor.rules import (
 )
 from tuning.doctor.rules.base import RULES, Case, Finding, Rule, Severity
 
-__all__ = [
-    "RULES",
-    "Case",
-    "Finding",
-    "Rule",
-    "Severity",
-    "algorithm",
-    "cap",
-    "data",
-    "engine",
-    "environment",
-    "initialize",
-    "joined",
-    "memory",
-    "model",
-    "schema",
-    "start",
-]
+__all__ = ["RULES", "Case", "Finding", "Rule", "Severity"]

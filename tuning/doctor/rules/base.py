@@ -16,6 +16,8 @@ from tuning.areal.names import TREES_SERVE
 from tuning.areal.schema import Version
 
 Severity = Literal["fails at start", "fails at first batch", "silently wrong", "slow", "no effect"]
+Scope = Literal["trees", "engine", "actor", "file"]
+"""Each engine whose trees are on, each engine; the actor with trees, the file as a whole."""
 ERRORS: tuple[Severity, ...] = ("fails at start", "fails at first batch", "silently wrong")
 _WHEN: dict[Severity, str] = {
     "fails at start": "when the run starts",
@@ -104,11 +106,6 @@ class Case:
     def of(self, role: str) -> Case:
         """The same with another engine in question."""
         return replace(self, role=role)
-
-    @property
-    def named(self) -> str:
-        """How a sentence begins that is about this engine: nothing for the actor."""
-        return "" if self.role == "actor" else f"{self.role}: "
 
     @cached_property
     def engines(self) -> tuple[str, ...]:
@@ -224,6 +221,12 @@ class Case:
         return value if known and value > 0 else None
 
     @property
+    def batch_size(self) -> int | None:
+        """Prompts of a batch where the file says so."""
+        named = "train_dataset.batch_size"
+        return self.whole(named) if self.config.has(named) else None
+
+    @property
     def tree_key(self) -> str:
         """The key that turns tree training on in this version."""
         if self.version == "tree_training_mode":
@@ -241,6 +244,54 @@ class Case:
             return True
         return self.setting("tree_training_mode") in ("sparse", "dta")
 
+    def found(
+        self,
+        name: str,
+        problem: str,
+        mend: str = "",
+        says: str = "",
+        to: Any = None,
+        when: str = "",
+        severity: Severity | None = None,
+    ) -> Found:
+        """What is wrong at one of this engine's keys.
+
+        to: the value that mends it, where one does; without ``mend`` that is the mend
+        """
+        path = self.path(name)
+        fix = {} if to is None else {path: to}
+        return Found(problem, mend or set_to(fix), says, path, when, severity, fix)
+
+
+def word(value: Any) -> str:
+    """A value as YAML writes it, text without quotes."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "null" if value is None else str(value)
+
+
+def set_to(fix: Mapping[str, Any]) -> str:
+    """The sentence of a mend that sets values; empty where there are none."""
+    steps = " and ".join(f"{path} to {word(value)}" for path, value in fix.items())
+    return steps and f"Set {steps}."
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A row of a table of refusals: of which key, when, what is said, and which values mend it."""
+
+    key: str
+    wrong: Callable[[Case], bool]
+    problem: str
+    says: str
+    fix: Mapping[str, Any] = field(default_factory=dict)
+
+    def found(self, path: Callable[[str], str] = str, when: str = "") -> Found:
+        """``path``: the whole path of a key."""
+        fix = {path(key): value for key, value in self.fix.items()}
+        mend = set_to(fix) or f"Correct {path(self.key)}."
+        return Found(self.problem, mend, self.says, path(self.key), when, fix=fix)
+
 
 Check = Callable[[Case], Iterator[Found]]
 
@@ -249,22 +300,27 @@ Check = Callable[[Case], Iterator[Found]]
 class Rule:
     """One rule.
 
-    always: it holds without tree training too
-    each:   it is asked of every engine that the run makes; else once, of the actor
+    scope:  whom it is asked of, and whether without tree training too
+    engine: it is asked where this engine runs; empty: of any
     """
 
     id: str
     severity: Severity
     source: str
     check: Check
-    always: bool = False
-    each: bool = False
+    scope: Scope = "trees"
+    engine: str = ""
+
+    @property
+    def always(self) -> bool:
+        """Whether it holds without tree training too."""
+        return self.scope in ("engine", "file")
 
     def findings(self, case: Case) -> Iterator[Finding]:
         """Of each engine in question whose trees are on, or of all where the rule holds always."""
-        for role in case.engines if self.each else ("actor",):
+        for role in case.engines if self.scope in ("trees", "engine") else ("actor",):
             asked = case.of(role)
-            if self.always or asked.trees:
+            if self.engine in ("", asked.engine) and (self.always or asked.trees):
                 yield from self._of(asked)
 
     def _of(self, case: Case) -> Iterator[Finding]:
@@ -279,7 +335,7 @@ class Rule:
             yield Finding(
                 rule=self.id,
                 severity=severity,
-                problem=(case.named if self.each else "") + one.problem,
+                problem=one.problem if case.role == "actor" else f"{case.role}: {one.problem}",
                 mend=one.mend,
                 says=one.says,
                 when=when,
@@ -294,12 +350,12 @@ RULES: list[Rule] = []
 
 
 def rule(
-    id: str, severity: Severity, source: str, always: bool = False, each: bool = False
+    id: str, severity: Severity, source: str, scope: Scope = "trees", engine: str = ""
 ) -> Callable[[Check], Check]:
     """Register a function as a rule."""
 
     def register(check: Check) -> Check:
-        RULES.append(Rule(id, severity, source, check, always, each))
+        RULES.append(Rule(id, severity, source, check, scope, engine))
         return check
 
     return register

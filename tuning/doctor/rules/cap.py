@@ -12,20 +12,20 @@ _CAP = "mb_spec.max_tokens_per_mb"
 _TREE = "models/tree_attn/tree.py, build_packed_tree_batch"
 
 
-@rule("cap-unset", "fails at first batch", _TREE, each=True)
+@rule("cap-unset", "fails at first batch", _TREE)
 def cap_unset(case: Case) -> Iterator[Found]:
     value = case.setting(_CAP)
     if value is None or (isinstance(value, int) and value <= 0):
         state = "not set" if value is None else f"{value}"
-        yield Found(
+        yield case.found(
+            _CAP,
             f"max_tokens_per_mb is {state}; a tree needs a size.",
             f"Set {case.path(_CAP)}, such as 8192; the Tune page finds the fastest.",
-            says="MicroBatchSpec.max_tokens_per_mb must be a positive value for tree training.",
-            path=case.path(_CAP),
+            "MicroBatchSpec.max_tokens_per_mb must be a positive value for tree training.",
         )
 
 
-@rule("cap-alignment", "fails at first batch", _TREE, each=True)
+@rule("cap-alignment", "fails at first batch", _TREE)
 def cap_alignment(case: Case) -> Iterator[Found]:
     if case.cap is None:
         return
@@ -36,39 +36,33 @@ def cap_alignment(case: Case) -> Iterator[Found]:
     align = math.lcm(case.block, parallel)
     if case.cap % align:
         up = -(-case.cap // align) * align
-        yield Found(
+        yield case.found(
+            _CAP,
             f"max_tokens_per_mb is {case.cap}, not a multiple of {align} "
             f"(lcm of {case.block} and {parallel}).",
-            f"Set {case.path(_CAP)} to {up}.",
             says=f"max_tokens_per_tree ({case.cap}) must be a multiple of {align} (lcm of "
             f"BLOCK_SIZE={case.block} and parallel_size={parallel})",
-            path=case.path(_CAP),
-            fix={case.path(_CAP): up},
+            to=up,
         )
 
 
-@rule("pad-to-maximum", "fails at first batch", _TREE, each=True)
+@rule("pad-to-maximum", "fails at first batch", _TREE)
 def pad_to_maximum(case: Case) -> Iterator[Found]:
     if case.setting("pad_to_maximum") is not False:
         return
-    path = case.path("pad_to_maximum")
     if case.engine == "archon":
-        yield Found(
+        yield case.found(
+            "pad_to_maximum",
             "pad_to_maximum is false; Archon sets it to true by itself.",
-            f"Set {path} to true, so that the file says what runs.",
-            says="Tree training enabled: forcing pad_to_maximum=True for block mask alignment.",
-            path=path,
+            f"Set {case.path('pad_to_maximum')} to true, so that the file says what runs.",
+            "Tree training enabled: forcing pad_to_maximum=True for block mask alignment.",
+            to=True,
             severity="no effect",
-            fix={path: True},
         )
         return
-    yield Found(
-        "pad_to_maximum is false; trees are always padded.",
-        f"Set {path} to true.",
-        says="No padding is not supported for tree training.",
-        path=path,
-        fix={path: True},
-    )
+    problem = "pad_to_maximum is false; trees are always padded."
+    says = "No padding is not supported for tree training."
+    yield case.found("pad_to_maximum", problem, says=says, to=True)
 
 
 def longest_possible(case: Case) -> tuple[int, str] | None:
@@ -98,8 +92,7 @@ def longest_possible(case: Case) -> tuple[int, str] | None:
     "cap-below-generation",
     "fails at first batch",
     "models/tree_attn/tree.py:509; utils/seqpack.py:243",
-    always=True,
-    each=True,
+    "engine",
 )
 def cap_below_generation(case: Case) -> Iterator[Found]:
     longest = longest_possible(case)
@@ -126,18 +119,17 @@ def cap_below_generation(case: Case) -> Iterator[Found]:
     )
 
 
-@rule("ignored-by-trees", "no effect", _TREE, each=True)
+@rule("ignored-by-trees", "no effect", _TREE)
 def ignored_by_trees(case: Case) -> Iterator[Found]:
     for name in ("n_mbs", "granularity", "n_mbs_divisor"):
         value = case.setting(f"mb_spec.{name}")
         if value is not UNKNOWN and value != 1:
-            path = case.path(f"mb_spec.{name}")
-            yield Found(
+            yield case.found(
+                f"mb_spec.{name}",
                 f"{name} is {value}; trees do not read it.",
-                f"Remove {path}, or leave it at 1.",
-                says="`n_mbs`, `granularity` and `n_mbs_divisor` is currently not effective for "
+                f"Remove {case.path(f'mb_spec.{name}')}, or leave it at 1.",
+                "`n_mbs`, `granularity` and `n_mbs_divisor` is currently not effective for "
                 "tree packing.",
-                path=path,
             )
     if case.setting("mb_spec.packing_algorithm") == "kk" and not case.spmd:
         yield Found(

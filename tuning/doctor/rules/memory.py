@@ -21,7 +21,6 @@ _MASK_BYTES = 11
     "memory",
     "fails at first batch",
     "models/tree_attn and PyTorch create_block_mask; a lower bound",
-    each=True,
 )
 def memory(case: Case) -> Iterator[Found]:
     if case.memory_budget_gib <= 0 or case.cap is None:
@@ -32,12 +31,12 @@ def memory(case: Case) -> Iterator[Found]:
         return
     largest = max(terms, key=lambda name: terms[name])
     listed = ", ".join(f"{name} {gib:.1f}" for name, gib in terms.items())
-    yield Found(
+    yield case.found(
+        "mb_spec.max_tokens_per_mb",
         f"A rank needs at least {total:.1f} GiB ({listed}; activations not counted), more than "
         f"{case.memory_budget_gib:g} GiB. The largest part: {largest}.",
         "Lower max_tokens_per_mb, or shard over more ranks.",
-        says="torch.OutOfMemoryError: CUDA out of memory",
-        path=case.path("mb_spec.max_tokens_per_mb"),
+        "torch.OutOfMemoryError: CUDA out of memory",
         when="in the first forward or backward pass",
     )
 

@@ -16,7 +16,7 @@ from tuning.areal.schema import (
     table,
     versions_with,
 )
-from tuning.doctor.rules.base import Case, Found, rule
+from tuning.doctor.rules.base import Case, Found, rule, word
 
 _REMOVED = {
     "behave_imp_weight_cap": "rejection_sampling: {level: token, action: mask, upper: X}",
@@ -32,7 +32,7 @@ def _refusals(case: Case, kind: str) -> Iterator[Refusal]:
         yield from (r for r in case.config.parsed(case.version).refusals if r.kind == kind)
 
 
-@rule("hydra-compose", "fails at start", "Hydra, as areal/api/cli_args.py calls it", always=True)
+@rule("hydra-compose", "fails at start", "Hydra, as areal/api/cli_args.py calls it", "file")
 def hydra_compose(case: Case) -> Iterator[Found]:
     if case.config.refused:
         yield Found(
@@ -50,7 +50,7 @@ def hydra_compose(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("unknown-key", "fails at start", _SOURCE, always=True)
+@rule("unknown-key", "fails at start", _SOURCE, "file")
 def unknown_key(case: Case) -> Iterator[Found]:
     for one in _refusals(case, "unknown key"):
         yield _unknown(case, one.path, one.section, one.says)
@@ -89,7 +89,7 @@ def _unknown(case: Case, path: str, section: str, says: str) -> Found:
     )
 
 
-@rule("wrong-type", "fails at start", _SOURCE, always=True)
+@rule("wrong-type", "fails at start", _SOURCE, "file")
 def wrong_type(case: Case) -> Iterator[Found]:
     for one in _refusals(case, "wrong type"):
         known = field_at(case.version, case.config.class_name, one.path)
@@ -111,7 +111,7 @@ def wrong_type(case: Case) -> Iterator[Found]:
         yield Found(problem, f"{mend}.", says=one.says, path=one.path, fix=fix)
 
 
-@rule("interpolation", "fails at start", _SOURCE, always=True)
+@rule("interpolation", "fails at start", _SOURCE, "file")
 def interpolation(case: Case) -> Iterator[Found]:
     for one in _refusals(case, "interpolation"):
         if case.config.fragment and "not found" in one.says:
@@ -124,7 +124,7 @@ def interpolation(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("missing-value", "fails at start", "api/cli_args.py, MISSING", always=True)
+@rule("missing-value", "fails at start", "api/cli_args.py, MISSING", "file")
 def missing_value(case: Case) -> Iterator[Found]:
     if case.config.fragment or case.config.trainer == "rollout":
         return  # the rest of the config may hold them
@@ -165,6 +165,8 @@ _EXAMPLES = {"backend": "an engine and its ranks, such as fsdp:d8"}
 
 def parsed_fields(case: Case) -> Iterator[tuple[str, Field, Any]]:
     """Path, field and value of everything that the parser took."""
+    if not case.config.class_name:
+        return
     parsed = case.config.parsed(case.version)
     for above, name, values in sections(parsed.values, case.version, case.config.class_name):
         for key, known in table(case.version, name).items():
@@ -173,10 +175,8 @@ def parsed_fields(case: Case) -> Iterator[tuple[str, Field, Any]]:
                 yield (f"{above}.{key}" if above else key), known, value
 
 
-@rule("wrong-value", "fails at start", "api/cli_args.py, __post_init__ of the class", always=True)
+@rule("wrong-value", "fails at start", "api/cli_args.py, __post_init__ of the class", "file")
 def wrong_value(case: Case) -> Iterator[Found]:
-    if not case.config.class_name:
-        return
     for path, known, value in parsed_fields(case):
         if not known.refuses(value):
             continue
@@ -193,11 +193,9 @@ def wrong_value(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("undocumented-value", "no effect", "api/cli_args.py, choices of the field", always=True)
+@rule("undocumented-value", "no effect", "api/cli_args.py, choices of the field", "file")
 def undocumented_value(case: Case) -> Iterator[Found]:
     """The classes do not check these; what reads them later may fail."""
-    if not case.config.class_name:
-        return
     for path, known, value in parsed_fields(case):
         if path == "actor.weight_update_mode" and case.config.trainer == "ppo":
             continue  # the trainer refuses what it does not know
@@ -213,17 +211,16 @@ def undocumented_value(case: Case) -> Iterator[Found]:
             )
 
 
-@rule("quoted-number", "no effect", _SOURCE, always=True)
+@rule("quoted-number", "no effect", _SOURCE, "file")
 def quoted_number(case: Case) -> Iterator[Found]:
     for path, known, raw in _written(case, case.config.values, case.config.class_name, ""):
         read = case.get(path)
         if known.type in ("int", "float", "bool") and isinstance(raw, str) and "${" not in raw:
             if read is UNKNOWN or isinstance(read, str) or read is None:
                 continue
-            shown = str(read).lower() if isinstance(read, bool) else str(read)
             yield Found(
-                f'{path} is the text "{raw}"; AReaL reads it as {shown}.',
-                f"Write {path}: {shown}, without quotes.",
+                f'{path} is the text "{raw}"; AReaL reads it as {word(read)}.',
+                f"Write {path}: {word(read)}, without quotes.",
                 path=path,
                 when="never: it is converted",
                 fix={path: read},
@@ -244,11 +241,7 @@ def _written(
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None:
-        return "null"
-    return repr(value) if isinstance(value, str) else str(value)
+    return repr(value) if isinstance(value, str) else word(value)
 
 
 _WORDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}

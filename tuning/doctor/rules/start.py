@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from tuning.areal.config import UNKNOWN
 from tuning.areal.schema import REQUIRED, Version
-from tuning.doctor.rules.base import Case, Found, rule
+from tuning.doctor.rules.base import Case, Found, Refusal, rule
 
 _TWO_CONTROLLERS: tuple[Version, ...] = ("1.0.4", "v1.0.4", "2.0.0", "main")
 
@@ -36,24 +35,16 @@ def _needs_offload(case: Case) -> bool:
     return by_actor or any(case.get(f"{role}.offload") is True for role in roles)
 
 
+def _online(case: Case) -> bool:
+    return bool(case.get("rollout.agent.mode") == "online")
+
+
 def _kind(case: Case) -> str | None:
     return None if case.server is None else case.server.kind
 
 
-@dataclass(frozen=True)
-class _Start:
-    """One check: when it refuses, what is said, and what mends it."""
-
-    path: str
-    wrong: Callable[[Case], bool]
-    problem: str
-    says: str
-    fix: Mapping[str, Any]
-    versions: tuple[Version, ...] = ()
-
-
-STARTS: tuple[_Start, ...] = (
-    _Start(
+STARTS: tuple[Refusal, ...] = (
+    Refusal(
         "enable_offload",
         lambda c: _needs_offload(c) and c.get("enable_offload") is False,
         "An engine is offloaded, or shares its GPUs with the rollout, and enable_offload is false.",
@@ -61,7 +52,7 @@ STARTS: tuple[_Start, ...] = (
         "enabled. Please set enable_offload=True.",
         {"enable_offload": True},
     ),
-    _Start(
+    Refusal(
         "actor.weight_update_mode",
         lambda c: (
             _colocated(c)
@@ -72,28 +63,28 @@ STARTS: tuple[_Start, ...] = (
         "weight_update_mode must be 'disk'",
         {"actor.weight_update_mode": "disk"},
     ),
-    _Start(
+    Refusal(
         "actor.weight_update_mode",
         lambda c: c.version == "main" and _hands_over(c) and c.engine not in ("megatron", None),
         "weight_update_mode awex needs a Megatron actor.",
         "weight_update_mode='awex' requires Megatron actor training backend",
         {"actor.weight_update_mode": "disk"},
     ),
-    _Start(
+    Refusal(
         "actor.weight_update_mode",
         lambda c: c.version == "main" and _hands_over(c) and _kind(c) not in ("sglang", None),
         "weight_update_mode awex needs an SGLang rollout.",
         "weight_update_mode='awex' requires SGLang rollout backend",
         {"actor.weight_update_mode": "disk"},
     ),
-    _Start(
+    Refusal(
         "rollout.return_routed_experts",
         lambda c: _kind(c) == "vllm" and c.get("rollout.return_routed_experts") is True,
         "vLLM does not return routed experts.",
         "return_routed_experts is only supported with SGLang backend.",
         {"rollout.return_routed_experts": False},
     ),
-    _Start(
+    Refusal(
         "actor.use_lora",
         lambda c: (
             c.engine == "megatron" and c.get("actor.use_lora") is True and _kind(c) == "sglang"
@@ -102,15 +93,17 @@ STARTS: tuple[_Start, ...] = (
         "Megatron actor with LoRA is not supported with SGLang rollout in RL trainer.",
         {"actor.use_lora": False},
     ),
-    _Start(
+    Refusal(
         "actor._version",
-        lambda c: UNKNOWN is not c.get("actor._version") != c.get("rollout._version"),
+        lambda c: (
+            c.version in _TWO_CONTROLLERS
+            and UNKNOWN is not c.get("actor._version") != c.get("rollout._version")
+        ),
         "actor._version and rollout._version differ.",
         "actor._version and rollout._version must match.",
         {"actor._version": "v1", "rollout._version": "v1"},
-        _TWO_CONTROLLERS,
     ),
-    _Start(
+    Refusal(
         "teacher.engine_type",
         lambda c: (
             c.config.field("teacher.train", c.version) is not None
@@ -122,26 +115,22 @@ STARTS: tuple[_Start, ...] = (
         "AssertionError (teacher.train is None)",
         {"teacher.engine_type": "rollout"},
     ),
-    _Start(
+    Refusal(
         "valid_dataset",
-        lambda c: (
-            c.get("rollout.agent.mode") == "online" and isinstance(c.get("valid_dataset"), Mapping)
-        ),
+        lambda c: _online(c) and isinstance(c.get("valid_dataset"), Mapping),
         "An online agent takes no validation set.",
         "valid_dataset must not be set when using online RL mode (agent.mode='online').",
-        {},
     ),
-    _Start(
+    Refusal(
         "total_train_steps",
-        lambda c: c.get("rollout.agent.mode") == "online" and c.get("total_train_steps") is None,
+        lambda c: _online(c) and c.get("total_train_steps") is None,
         "An online agent needs total_train_steps: no data set says how many there are.",
         "total_train_steps must be set for online mode.",
-        {},
     ),
-    _Start(
+    Refusal(
         "total_train_steps",
         lambda c: (
-            c.get("rollout.agent.mode") == "online"
+            _online(c)
             and (c.whole("total_train_steps") or 1) < (c.whole("total_train_epochs") or 1)
             and c.get("total_train_steps") is not None
         ),
@@ -152,7 +141,7 @@ STARTS: tuple[_Start, ...] = (
 )
 
 
-@rule("start-checks", "fails at start", "trainer/rl_trainer.py, _validate_cfg", always=True)
+@rule("start-checks", "fails at start", "trainer/rl_trainer.py, _validate_cfg", "file")
 def start_checks(case: Case) -> Iterator[Found]:
     if case.config.trainer != "ppo" or case.config.fragment:
         return
@@ -166,25 +155,13 @@ def start_checks(case: Case) -> Iterator[Found]:
                 path=role,
             )
     for one in STARTS:
-        if (one.versions and case.version not in one.versions) or not one.wrong(case):
-            continue
-        fix = {
-            path: value
-            for path, value in one.fix.items()
-            if case.config.field(path, case.version) is not None
-        }
-        steps = " and ".join(f"{path} to {str(value).lower()}" for path, value in fix.items())
-        yield Found(
-            one.problem,
-            f"Set {steps}." if steps else f"Correct {one.path}.",
-            says=one.says,
-            path=one.path,
-            when="when the trainer starts, before workers are made",
-            fix=fix,
-        )
+        if one.wrong(case):
+            known = {k: v for k, v in one.fix.items() if case.config.field(k, case.version)}
+            when = "when the trainer starts, before workers are made"
+            yield replace(one, fix=known).found(when=when)
 
 
-@rule("weight-update-mode", "fails at start", "trainer/rl_trainer.py, weight_update_meta", True)
+@rule("weight-update-mode", "fails at start", "trainer/rl_trainer.py, weight_update_meta", "file")
 def weight_update_mode(case: Case) -> Iterator[Found]:
     """Its choices stand in AReaL's help only; the trainer knows no other."""
     known = case.config.field("actor.weight_update_mode", case.version)
@@ -203,7 +180,7 @@ def weight_update_mode(case: Case) -> Iterator[Found]:
         )
 
 
-@rule("gpus", "fails at start", "infra/scheduler; cluster of the config", always=True)
+@rule("gpus", "fails at start", "infra/scheduler; cluster of the config", "file")
 def gpus(case: Case) -> Iterator[Found]:
     """GPUs asked for against those of the cluster, roles on GPUs of their own counted."""
     nodes, each = case.get("cluster.n_nodes"), case.get("cluster.n_gpus_per_node")
