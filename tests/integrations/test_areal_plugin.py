@@ -29,9 +29,7 @@ from kernels.integrations.areal.model import fuse_head
 from kernels.integrations.areal.options import option
 from kernels.integrations.areal.patch import UnknownAReaL, patch
 from kernels.integrations.areal.trees import build_packed_tree_batch, build_tree_attn_kwargs
-from kernels.model.context import use_trees
-from kernels.model.model import build_model
-from kernels.model.refusals import UnsupportedModel
+from kernels.model import UnsupportedModel, build_model, use_trees
 from packing.spec import MicroBatchSpec
 from tests.packing.strategies import any_rows
 

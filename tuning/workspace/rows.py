@@ -26,6 +26,7 @@ from tuning.workspace.checked import CheckError
 
 FILE = "rows.parquet"
 MOST_TOKENS = 250_000_000
+_COLUMNS = ("input_ids", "group", "loss_mask")
 _FINGERPRINT = re.compile(r"[0-9a-f]{8,64}")
 
 
@@ -44,7 +45,10 @@ def tags_of(source: SourceSpec) -> tuple[str, ...]:
 
 
 def write_rows(rows: Rows) -> bytes:
-    """Rows as Parquet: ``input_ids``, ``group`` and, where there is one, ``loss_mask``."""
+    """Rows as Parquet: ``input_ids``, ``group`` and, where there is one, ``loss_mask``.
+
+    A mask comes with an ``attention_mask`` of ones: nothing here is padding, whatever repeats.
+    """
     offsets = pa.array(rows.offsets, pa.int64())
     columns = {
         "input_ids": pa.LargeListArray.from_arrays(offsets, pa.array(rows.tokens)),
@@ -52,6 +56,8 @@ def write_rows(rows: Rows) -> bytes:
     }
     if rows.loss_mask is not None:
         columns["loss_mask"] = pa.LargeListArray.from_arrays(offsets, pa.array(rows.loss_mask))
+        ones = np.ones_like(rows.loss_mask)
+        columns["attention_mask"] = pa.LargeListArray.from_arrays(offsets, pa.array(ones))
     out = io.BytesIO()
     pq.write_table(pa.table(columns), out, compression="zstd")
     return out.getvalue()
@@ -62,7 +68,7 @@ def read_rows(data: bytes) -> Rows:
     try:
         file = pq.ParquetFile(io.BytesIO(data))
         names = set(file.schema_arrow.names)
-        if not {"input_ids", "group"} <= names <= {"input_ids", "group", "loss_mask"}:
+        if not {"input_ids", "group"} <= names <= {*_COLUMNS, "attention_mask"}:
             raise CheckError(f"{FILE} must have the columns input_ids, group and loss_mask")
         meta = file.metadata
         values = sum(
@@ -70,9 +76,9 @@ def read_rows(data: bytes) -> Rows:
             for g in range(meta.num_row_groups)
             for c in range(meta.num_columns)
         )
-        if values > 3 * MOST_TOKENS:
-            raise CheckError(f"{FILE} holds {values:,} values; the most is {3 * MOST_TOKENS:,}")
-        table = file.read()
+        if values > 4 * MOST_TOKENS:
+            raise CheckError(f"{FILE} holds {values:,} values; the most is {4 * MOST_TOKENS:,}")
+        table = file.read([name for name in _COLUMNS if name in names])
         table.validate(full=True)
         group = table["group"]
         if not pa.types.is_int32(group.type) or group.null_count:

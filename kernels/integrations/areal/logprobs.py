@@ -18,7 +18,7 @@ from torch import Tensor
 
 from kernels.integrations.areal.model import FUSED_WIDTH
 from kernels.integrations.areal.trees import PackedTree
-from kernels.model.logprobs import Transitions
+from kernels.model import Transitions
 
 
 def gather_row_logprobs(

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from kernels.integrations.areal.trees import EngineTree
-from kernels.model.logprobs import head_logprobs
-from kernels.model.refusals import output_head
+from kernels.model import head_logprobs, output_head
 
 FUSED_WIDTH = 4
 """Per position: log-probability of its token and entropy of what that was drawn from (0 at roots

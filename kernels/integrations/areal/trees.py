@@ -20,10 +20,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from kernels.attention.mask import TreeMask
+from kernels.attention import TreeMask
 from kernels.integrations.areal.options import option
-from kernels.model.context import TreeContext
-from kernels.model.logprobs import Transitions
+from kernels.model import Transitions, TreeContext
 from packing.batch.padded import MicroBatchList, PaddedTree
 from packing.batch.padded import build_packed_tree_batch as pack
 from packing.layout import TreeLayout

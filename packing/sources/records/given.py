@@ -179,12 +179,15 @@ def _row(
 
 
 def _padding(ids: Ids, trained: npt.NDArray[np.bool_]) -> tuple[int, int]:
-    """(start, stop) of a row without the runs of one id, two or more, outside of its mask."""
+    """(start, stop) of a row without the runs of one id, two or more, outside of its mask.
+
+    A prompt is never all padding: one that is a single id over and over stays as it is.
+    """
     at = np.flatnonzero(trained)
     if not len(at):
         return 0, len(ids)
     tail = ids[at[-1] + 1 :]
     stop = int(at[-1]) + 1 if len(tail) > 1 and (tail == tail[0]).all() else len(ids)
     lead = ids[: at[0]]
-    run = int(np.argmax(lead != lead[0])) if len(lead) and (lead != lead[0]).any() else len(lead)
+    run = int(np.argmax(lead != lead[0])) if len(lead) else 0
     return (run if run > 1 else 0), stop

@@ -51,8 +51,8 @@ def test_every_backend_asked_for_is_checked_and_timed(rows_file: str) -> None:
     ("words", "sentence"),
     [
         (["--backends", "magic"], "backends must be some of"),
-        (["--dtype", "int8"], "choose float32 or bfloat16"),
-        (["--packer", "best"], "choose areal or prefix-aware"),
+        (["--dtype", "int8"], "choose one of float32, bfloat16"),
+        (["--packer", "best"], "choose one of areal, prefix-aware"),
     ],
 )
 def test_what_cannot_be_asked_is_one_sentence(

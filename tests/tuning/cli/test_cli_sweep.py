@@ -109,7 +109,7 @@ def test_sweep_and_measure_take_the_same_options() -> None:
         name: {o for p in commands[name].params for o in p.opts} for name in ("sweep", "measure")
     }
     assert options["sweep"] - options["measure"] == {"--caps"}
-    assert options["measure"] - options["sweep"] == {"--cap", "--way"}
+    assert options["measure"] - options["sweep"] == {"--layout", "--way"}
     assert {"rows", "--dp", "--model", "--prompts", "--gradient-checkpointing"} <= options["sweep"]
 
 
@@ -129,9 +129,9 @@ def test_a_gpu_that_is_not_here_is_estimated_and_says_so(rows_file: str) -> None
     ("words", "sentence"),
     [
         (["--budget", "soon"], "--budget soon: write a time such as 90s, 10m or 1h"),
-        (["--caps", "a,b"], "--caps a,b: write whole numbers"),
+        (["--caps", "a,b"], "caps must be whole numbers, separated by commas."),
         (["--caps", "300"], "choose a multiple of 128"),
-        (["--dtype", "int4"], "dtype is 'int4'; choose float32 or bfloat16."),
+        (["--dtype", "int4"], "dtype is 'int4'; choose one of float32, bfloat16."),
         (["--model", "no-such"], "model 'no-such' is neither a preset"),
         (["--device", "gpu:fast"], "a GPU of one's own is gpu:TFLOPS:GB_PER_S:GIB"),
     ],

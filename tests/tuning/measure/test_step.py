@@ -101,12 +101,12 @@ def test_a_share_of_several_ranks_says_that_it_ran_alone() -> None:
 
 
 def test_a_cap_below_the_longest_row_is_refused_in_areals_words(bench: Bench) -> None:
-    point = bench.measure("tree", 64)
+    point = bench.measure("tree", 128)
     longest = bench.batch.rows.longest
     assert point.outcome == "refused" and point.step_s is None
-    assert "exceeds max_tokens_per_tree 64" in point.message
-    assert any(str(n) in point.message for n in bench.batch.rows.lengths if n > 64)
-    assert longest > 64
+    assert "exceeds max_tokens_per_tree 128" in point.message
+    assert any(str(n) in point.message for n in bench.batch.rows.lengths if n > 128)
+    assert longest > 128
 
 
 def test_several_ranks_run_the_dummy_trees_that_they_wait_for() -> None:
