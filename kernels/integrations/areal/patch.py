@@ -25,7 +25,8 @@ from kernels.integrations.areal.minibatches import keep_groups
 from kernels.integrations.areal.model import fuse_head
 from kernels.integrations.areal.options import OPTIONS, option
 from kernels.integrations.areal.trees import build_packed_tree_batch, build_tree_attn_kwargs
-from kernels.model import ATTENTION, use_trees
+from kernels.model import use_trees
+from kernels.model.context import ATTENTION
 
 ENGINE = "areal.engine.fsdp_engine"
 ACTOR = "areal.trainer.ppo.actor"

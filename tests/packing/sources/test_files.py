@@ -245,7 +245,7 @@ def test_a_list_is_read_the_same_through_any_buffer(
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.lists(st.text(max_size=60), min_size=1, max_size=30),
+    st.lists(st.text(max_size=60), min_size=4, max_size=30),
     st.integers(0, 2),
     st.booleans(),
     st.sampled_from([None, 1]),
