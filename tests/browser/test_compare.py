@@ -84,14 +84,17 @@ def test_two_bundled_sets_and_their_link_in_a_fresh_profile(
         wanted = {"b": "B better", "a": "B worse", "": ""}[verdicts[cells[0]]]
         assert wanted in cells[5]
     curves = [t for t in plotted(page, "compare_caps") if t["mode"] == "lines"]
-    assert len(curves) == 6
-    for plan, (trees, ratio, paid) in zip((A, B), (curves[:3], curves[3:]), strict=True):
+    assert len(curves) == 7, "three panels of A and B, and where paid tokens are the original"
+    for plan, (trees, ratio, paid) in zip((A, B), (curves[0:6:2], curves[1:6:2]), strict=True):
         own = bench(plan)
-        at = trees["x"].index(4096)
+        # Steps hold a cap twice: before it, and at it.
+        at, level, teeth = (
+            len(one["x"]) - 1 - one["x"][::-1].index(4096) for one in (trees, ratio, paid)
+        )
         one = Packed.of(own.simulation(plan, 4096))
         assert trees["y"][at] == one.paid_tokens // 4096
-        assert ratio["y"][at] == pytest.approx(one.tree_token_ratio)
-        assert paid["y"][at] == pytest.approx(one.padded_token_ratio)
+        assert ratio["y"][level] == pytest.approx(one.tree_token_ratio)
+        assert paid["y"][teeth] == pytest.approx(one.padded_token_ratio)
     lengths = plotted(page, "compare_lengths")
     assert [t["name"] for t in lengths] == ["A: math-grpo", "B: agent-turns"]
     assert lengths[0]["x"] == lengths[1]["x"]
