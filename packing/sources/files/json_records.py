@@ -209,10 +209,14 @@ def _document_records(stream: BinaryIO, name: str, odd: OddRecords) -> Found:
     where = scanner.where
     text = scanner.ahead(MAX_RECORD_BYTES).removeprefix("\ufeff")
     value = as_record(parsed(text.rstrip(), where, last=True), text, where)
-    inside = unwrapped(value) or [value]
-    for row, element in enumerate(inside):
+    yield from _decoded_records(unwrapped(value) or [value], len(text), name)
+
+
+def _decoded_records(elements: list[Any], size: int, name: str) -> Found:
+    """Records of a list that was decoded whole, from so many characters."""
+    for row, element in enumerate(elements):
         for record in as_records(element, "", Where(name, row)):
-            yield record, 1, len(text) // len(inside)
+            yield record, 1, size // len(elements)
 
 
 def unwrapped(value: Record, depth: int = DEPTH) -> list[Any] | None:
@@ -252,13 +256,21 @@ def _holds_rows(records: list[Record]) -> bool:
 
 
 def _of_long_wrapper(scanner: Scanner, odd: OddRecords) -> Found:
-    """Records of the first list of records in an object that is too long to decode whole."""
+    """Records of an object that is too long to decode whole: of its first long list or object.
+
+    Where no member is long, those of the longest list of records inside the short ones.
+    """
+    short: list[Any] = []
+    size = 0
     scanner.take()  # the brace
     while True:
         seen = scanner.peek()
         if seen == ",":
             scanner.take()
             continue
+        if seen == "}" and short:
+            yield from _decoded_records(short, size, scanner.where.file)
+            return
         if seen in ("}", ""):
             raise scanner.where.error(
                 f"one JSON object of more than {MAX_RECORD_BYTES >> 20} MiB is not read",
@@ -275,7 +287,10 @@ def _of_long_wrapper(scanner: Scanner, odd: OddRecords) -> Found:
             else:
                 yield from _elements(scanner, odd)
             return
-        scanner.value("}")
+        value, text = scanner.value("}")
+        inside = unwrapped({key: value}) or []
+        if len(inside) > len(short):
+            short, size = inside, len(text)
 
 
 def _is_long(scanner: Scanner) -> bool:

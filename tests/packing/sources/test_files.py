@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from packing.rows import Rows
@@ -245,12 +245,13 @@ def test_a_list_is_read_the_same_through_any_buffer(
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.lists(st.text(max_size=60), min_size=4, max_size=30),
+    st.lists(st.text(max_size=60), min_size=1, max_size=30),
     st.integers(0, 2),
     st.booleans(),
     st.sampled_from([None, 1]),
     st.sampled_from([200, 1 << 20]),
 )
+@example([""], 2, False, 1, 200)  # a list shorter than a member that is gone into
 def test_a_wrapper_of_any_size_holds_its_records(
     said: list[str], depth: int, first: bool, indent: int | None, limit: int
 ) -> None:
