@@ -35,7 +35,8 @@ AREA_OF_EACH_BAR = """marks => Object.values(marks
   .map(mark => mark.getBBox()).filter(box => box.width !== 12 || box.height !== 12)
   .reduce((bars, box) => {
     const bar = Math.floor((box.y - 60) / 126);
-    bars[bar] = (bars[bar] || 0) + box.width * box.height;
+    const seam = box.width > 1.8 ? 0.6 : 0;  // wide slices give so much of their width to it
+    bars[bar] = (bars[bar] || 0) + (box.width + seam) * box.height;
     return bars;
   }, {}))"""
 
@@ -80,7 +81,7 @@ def test_figures_are_the_chains_own(shown: Any, bench: Batch) -> None:
         lines.all_text_contents(), drawn, expected.items(), strict=True
     ):
         assert line.startswith(f"{tokens:,} tokens computed ")
-        assert area / drawn[0] == pytest.approx(tokens / paid.padded, abs=0.02), "to scale"
+        assert area / drawn[0] == pytest.approx(tokens / paid.padded, abs=2e-3), "to scale"
         assert mode == "padded" or f"{tokens / paid.padded:.1%} of padded" in line
     assert shown.locator(".ways svg > rect").count() <= 300
     said = shown.get_by_role("heading", name=re.compile("^The same")).inner_text()
