@@ -9,7 +9,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from packing.spec import aligned
-from pages.compare import curves as compare_curves
 from pages.compare.sides import FIELDS, Pair, Shown
 from pages.export.parts import escaped
 from pages.shared import background, state
@@ -170,7 +169,7 @@ def _draw_curves(a: Shown, b: Shown, names: list[str], span: tuple[int, int]) ->
     for shown in (a, b):
         points: dict[int, Packed] = {}
         if shown.batch is not None and shown.counted is not None:
-            points, complete = compare_curves.curve(shown.batch, shown.plan)
+            points, complete = background.grown(shown.batch, shown.plan, Packed.of, "compare")
             growing = growing or not complete
             now = shown.counted.of_packer(shown.plan.packer)
             if now is not None:

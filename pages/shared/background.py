@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import streamlit as st
 
 from packing.batch.refusal import BatchRefused
+from packing.batch.simulation import BatchSimulation
 from pages.shared import state
 from tuning.plan.batch import Batch, CurvePoint, smallest_cap
 from tuning.plan.plan import Packer, TuningPlan
@@ -85,28 +86,44 @@ def caps_in_view(batch: Batch, plan: TuningPlan) -> list[int]:
     return sorted({*spread, *(k * step for k in around if low <= k * step <= high)})
 
 
-@st.cache_resource(show_spinner=False, max_entries=64)
+@st.cache_resource(show_spinner=False, max_entries=96)
 def _curve(
-    data: str, plan_key: str, place: int, _batch: Batch, _plan: TuningPlan
-) -> Growing[CurvePoint]:
-    def at(cap: int) -> CurvePoint | None:
+    data: str,
+    plan_key: str,
+    place: int,
+    pool: str,
+    _batch: Batch,
+    _plan: TuningPlan,
+    _of: Callable[[BatchSimulation], Any],
+) -> Growing[Any]:
+    def at(cap: int) -> Any:
         try:
-            return CurvePoint.of(_batch.simulation(_plan, cap))
+            return _of(_batch.simulation(_plan, cap))
         except BatchRefused:
             return None  # AReaL stops there
 
-    return Growing.start("curves", caps_in_view(_batch, _plan), at, _plan.max_tokens_per_mb)
+    return Growing.start(pool, caps_in_view(_batch, _plan), at, _plan.max_tokens_per_mb)
+
+
+def grown(
+    batch: Batch,
+    plan: TuningPlan,
+    of: Callable[[BatchSimulation], Point],
+    pool: str,
+    place: int = 0,
+) -> tuple[dict[int, Point], bool]:
+    """What ``of`` says of each cap that is known so far, and whether these are all."""
+    key = replace(plan, max_tokens_per_mb=plan.alignment).key  # whatever the cap now is
+    growing = _curve(batch.rows.fingerprint, key, place, pool, batch, plan, of)
+    return growing.so_far(plan.max_tokens_per_mb)
 
 
 def curve(batch: Batch, plan: TuningPlan, packer: Packer) -> tuple[list[CurvePoint], bool]:
     """The points of a packer known so far, by ascending cap, and whether these are all."""
-    mine = replace(plan, packer=packer)
-    key = replace(mine, max_tokens_per_mb=plan.alignment).key
     # Neighbours are counted around a cap; a drag within the same stretch asks for no others.
     place = plan.max_tokens_per_mb // (plan.alignment * _NEARBY[packer])
-    points, complete = _curve(batch.rows.fingerprint, key, place, batch, mine).so_far(
-        plan.max_tokens_per_mb
-    )
+    mine = replace(plan, packer=packer)
+    points, complete = grown(batch, mine, CurvePoint.of, "curves", place)
     return list(points.values()), complete
 
 
