@@ -25,7 +25,7 @@ import numpy.typing as npt
 from packing.sources.errors import LoadCancelled
 from packing.sources.files.paths import SourceFile
 
-FORMAT = 3
+FORMAT = 4
 CACHE_BYTES = 8 << 30
 HASH_BLOCK = 8 << 20
 

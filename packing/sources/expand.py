@@ -36,8 +36,9 @@ from packing.sources.drafts import (
 )
 from packing.sources.errors import SourceError, Where
 from packing.sources.problems import Flag
-from packing.sources.records.given import id_rows, segment_rows
+from packing.sources.records.given import given_ids, segment_rows
 from packing.sources.records.groups import Groups
+from packing.sources.records.padding import Padding
 from packing.sources.roles import Roles
 from packing.sources.sandbox import record_limit
 from packing.sources.spec import SourceSpec
@@ -48,13 +49,20 @@ class Expander:
     """Turns records into drafts of rows.
 
     tokenizer: None where all rows are token ids
+    padding:   of ids that no attention mask speaks of; None where nothing is
     raw:       texts are what an engine generated: no end token is added
     """
 
     def __init__(
-        self, spec: SourceSpec, roles: Roles, tokenizer: Tokenizer | None, raw: bool = False
+        self,
+        spec: SourceSpec,
+        roles: Roles,
+        tokenizer: Tokenizer | None,
+        padding: Padding | None,
+        raw: bool = False,
     ) -> None:
         self._spec, self._roles, self._tokenizer, self._raw = spec, roles, tokenizer, raw
+        self._padding = padding
         self.check = PrefixCheck()
         self.groups = Groups(roles)
         self.without_turns = 0
@@ -68,11 +76,11 @@ class Expander:
 
     def _drafts(self, record: Record, where: Where, number: int) -> list[Draft]:
         segments = self._roles.first("segments")
-        given = None if segments else id_rows(record, self._roles, where)
+        given = None if segments else given_ids(record, self._roles, where)
         if segments:
             rows = segment_rows(record, segments, where, self._tokenizer)
         elif given is not None:
-            rows = given
+            rows = [g.row(self._padding) for g in given]
         elif self._roles.first("messages"):
             rows = self._conversations(record, where)
         elif self._roles.first("prompt") or self._roles.first("question"):

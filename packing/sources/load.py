@@ -30,6 +30,7 @@ from packing.sources.files.paths import check_allowed
 from packing.sources.loaded import Loaded, PrefixReport, Provenance, keep, preview_of, restored
 from packing.sources.odd import OddRecords
 from packing.sources.problems import Flag, find_flags
+from packing.sources.records.given import padding_of
 from packing.sources.records.groups import dropped
 from packing.sources.records.reading import RECOGNISED_FROM, Reading, reading_of
 from packing.sources.role_names import CONTENT
@@ -254,7 +255,10 @@ def _build(
     stop: Callable[[], bool],
 ) -> Loaded:
     opened = reading.opened
-    expander = Expander(spec, reading.roles, tokenizer, opened.raw)
+    # A source that decides its roles itself holds rows as they are.
+    place, exact = Where(opened.label), opened.roles is not None
+    padding = None if exact else padding_of(reading.head, reading.roles, place, tokenizer)
+    expander = Expander(spec, reading.roles, tokenizer, padding, opened.raw)
     builder = RowBuilder(tokenizer)
     odd = OddRecords(spec.leave_out_odd)
     records = 0
@@ -304,6 +308,7 @@ def _build(
         builder.compared
         and f"{builder.compared - wrong:,} of {builder.compared:,} rows have the number of tokens "
         "they were generated with.",
+        padding and padding.note,
         spec.simulate and "Completions are simulated: lengths are drawn, tokens are made up.",
         foreign and OTHER_TOKENIZER,
     )

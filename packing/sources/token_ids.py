@@ -1,4 +1,4 @@
-"""Token ids as they stand in records: checked, unpadded, with their loss mask."""
+"""Token ids as they stand in records: checked, and the masks beside them."""
 
 from __future__ import annotations
 
@@ -64,36 +64,3 @@ def integers(value: Any, where: Where, field: str, mask: bool = False) -> npt.ND
             mend = f"write {int(item)}: ids saved as floats come from a column with gaps"
         raise where.error(f"position {at} is {shown(item, 30)}, not an integer", mend, field)
     return np.array(items, dtype=np.int64)
-
-
-def unpadded(
-    ids: npt.NDArray[np.int32],
-    attention: npt.NDArray[np.int64] | None,
-    loss: npt.NDArray[np.int64] | None,
-    where: Where,
-    names: tuple[str, str],
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_] | None]:
-    """(real ids, trained or None). Padding on either side, and holes, go by the attention mask.
-
-    attention: one value per id, 0 for padding
-    loss:      a mask, or labels with -100 for what is not trained on; one value per id, or one
-               per id of the completion at the end (as verl logs its response mask)
-    names:     fields of attention and loss, for messages
-    """
-    keep = np.ones(len(ids), dtype=bool)
-    if attention is not None:
-        if len(attention) != len(ids):
-            raise where.error(
-                f"{len(attention)} values for {len(ids)} ids", "give one value per id", names[0]
-            )
-        keep = attention != 0
-    if loss is None:
-        return ids[keep], None
-    if len(loss) > len(ids):
-        raise where.error(
-            f"{len(loss)} values for {len(ids)} ids", "give one value per id", names[1]
-        )
-    trained = np.zeros(len(ids), dtype=bool)
-    labels = names[1].rsplit(".", 1)[-1] == "labels" or bool((loss == IGNORED_LABEL).any())
-    trained[len(ids) - len(loss) :] = loss != IGNORED_LABEL if labels else loss != 0
-    return ids[keep], trained[keep]

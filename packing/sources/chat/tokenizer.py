@@ -84,6 +84,12 @@ class Tokenizer:
         """Text of the token that ends a turn, or None where it is not known."""
         return self.special_tokens.get("eos_token")
 
+    def special_id(self, name: str) -> int | None:
+        """Id of one of ``special_tokens``, or None where it is not known."""
+        text = self.special_tokens.get(name)
+        found: int | None = None if text is None else self._backend.token_to_id(text)
+        return found
+
     @cached_property
     def special_texts(self) -> frozenset[str]:
         """Texts of special tokens."""

@@ -20,11 +20,14 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 import packing.sources
-from packing.sources.errors import SourceError
+from packing.sources.chat.tokenizer import load_tokenizer
+from packing.sources.errors import SourceError, Where
 from packing.sources.load import load_here as load
 from packing.sources.loaded import Loaded
 from packing.sources.problems import Flag
+from packing.sources.records.given import given_ids, padding_of
 from packing.sources.records.values import packed_kind
+from packing.sources.roles import Roles, recognise
 from packing.sources.spec import SourceSpec
 from tests.packing.source_files import own_cache, read, texts, tokens, write_lines
 
@@ -311,10 +314,95 @@ class TestMasksThatAreThere:
         trained = loaded.rows.loss_mask
         assert ([0] * len(ids) if trained is None else trained.tolist()) == mask
 
-    def test_padding_that_is_guessed_is_told(self, tmp_path: Path) -> None:
-        record = {"input_ids": [5, 6, 0, 0, 0], "loss_mask": [0, 1, 0, 0, 0]}
-        loaded = read(write_lines(tmp_path / "a.jsonl", [record]))
-        assert tokens(loaded) == [[5, 6]] and loaded.flags[0] & Flag.PADDING
+    # (records, named in them or by the tokenizer, rows, flags of each)
+    PADDED: tuple[tuple[list[dict[str, Any]], list[list[int]], list[int]], ...] = (
+        # All that follows what is trained is one id.
+        ([{"input_ids": [5, 6, 0, 0], "loss_mask": [0, 1, 0, 0]}], [[5, 6]], [Flag.PADDING]),
+        # A prompt may begin so: one row shows nothing.
+        (
+            [{"input_ids": [7, 7, 7, 6, 5], "loss_mask": [0, 0, 0, 0, 1]}],
+            [[7, 7, 7, 6, 5]],
+            [Flag.MAYBE_PADDED],
+        ),
+        # Rows of many widths that begin so are not padded to any of them.
+        (
+            [
+                {"input_ids": [7] * n + [6, 5], "loss_mask": [0] * (n + 1) + [1]}
+                for n in range(2, 9)
+            ],
+            [[7] * n + [6, 5] for n in range(2, 9)],
+            [Flag.MAYBE_PADDED] * 7,
+        ),
+        # The file names the id.
+        (
+            [{"input_ids": [7, 7, 6, 5], "loss_mask": [0, 0, 0, 1], "pad_token_id": 7}],
+            [[6, 5]],
+            [Flag.PADDING],
+        ),
+        # Many rows show it, without any mask: prompts padded at their start, responses at the end.
+        (
+            [
+                {"prompts": [0] * n + [6] * (6 - n), "responses": [5] * (6 - n) + [2] + [0] * n}
+                for n in range(5)
+            ],
+            [[6] * (6 - n) + [5] * (6 - n) + [2] for n in range(5)],
+            [0, *[Flag.PADDING] * 4],
+        ),
+        # The padding id also ends texts: one of it stays where no mask says otherwise.
+        (
+            [
+                {"prompts": [8 + n], "responses": [5 + n] * (6 - n) + [2] * (n + 1)}
+                for n in range(5)
+            ],
+            [[8 + n] + [5 + n] * (6 - n) + [2] for n in range(5)],
+            [0, *[Flag.PADDING] * 4],
+        ),
+        # One of each cannot be told from a text that ends so: it stays, and says so.
+        ([{"prompts": [8], "responses": [5, 2, 2]}], [[8, 5, 2, 2]], [Flag.MAYBE_PADDED]),
+    )
+
+    @pytest.mark.parametrize("case", range(len(PADDED)))
+    def test_padding_is_known_or_kept_and_told(self, case: int, tmp_path: Path) -> None:
+        records, rows, flags = self.PADDED[case]
+        loaded = read(write_lines(tmp_path / "a.jsonl", records))
+        assert tokens(loaded) == rows
+        assert (loaded.flags & np.uint16(Flag.PADDING | Flag.MAYBE_PADDED)).tolist() == flags
+
+    def test_a_tokenizer_names_the_padding(self, tmp_path: Path) -> None:
+        bundled = load_tokenizer("bundled")
+        pad, end = bundled.special_id("pad_token"), bundled.special_id("eos_token")
+        assert pad is not None and pad != end
+        record = {"input_ids": [pad, pad, 6, 5], "loss_mask": [0, 0, 0, 1]}
+        path = write_lines(tmp_path / "a.jsonl", [record])
+        assert tokens(read(path, tokenizer="bundled")) == [[6, 5]]
+        assert tokens(read(path)) == [[pad, pad, 6, 5]]
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.data())
+    def test_a_batch_is_unpadded_where_it_shows_and_nowhere_else(self, data: st.DataObject) -> None:
+        """Rows of one width are theirs again; rows of their own widths stay as they are."""
+        lengths = data.draw(st.permutations(range(2, 12)))
+        rows = [data.draw(st.lists(st.integers(1, 3), min_size=n, max_size=n)) for n in lengths]
+        left, masked = data.draw(st.booleans()), data.draw(st.booleans())
+
+        def record(row: list[int], pad: list[int]) -> dict[str, Any]:
+            own = [0] * (len(row) - 1) + [1]
+            made = {"input_ids": pad + row if left else row + pad}
+            return made | ({"loss_mask": pad + own if left else own + pad} if masked else {})
+
+        assert self.unpadded([record(row, []) for row in rows]) == rows
+        apart = [[10 + n, *row, 30] for n, row in enumerate(rows)]
+        batch = [record(row, [0] * (14 - len(row))) for row in apart]
+        assert self.unpadded(batch) == apart
+
+    def unpadded(self, records: list[dict[str, Any]]) -> list[list[int]]:
+        roles, where = Roles(recognise(records)), Where("a")
+        padding = padding_of(records, roles, where, None)
+        out = []
+        for record in records:
+            (row,) = given_ids(record, roles, where) or ()
+            out.append([int(i) for p in row.row(padding).parts for i in np.asarray(p.content)])
+        return out
 
     @settings(max_examples=80, deadline=None)
     @given(
@@ -327,19 +415,15 @@ class TestMasksThatAreThere:
         self, prompt: list[int], response: list[tuple[int, bool]], left: int, right: int
     ) -> None:
         """Whatever the padding, the row is the ids between, trained where the mask says so."""
-        from packing.sources.errors import Where
-        from packing.sources.records.given import id_rows
-        from packing.sources.roles import Roles, recognise
-
         record = {
             "prompts": [0] * left + prompt,
             "responses": [t for t, _ in response] + [0] * right,
             "attention_mask": [0] * left + [1] * (len(prompt) + len(response)) + [0] * right,
             "response_mask": [int(m) for _, m in response] + [0] * right,
         }
-        rows = id_rows(record, Roles(recognise([record])), Where("a"))
+        rows = given_ids(record, Roles(recognise([record])), Where("a"))
         assert rows is not None
-        made = [(int(i), p.trained) for p in rows[0].parts for i in np.asarray(p.content)]
+        made = [(int(i), p.trained) for p in rows[0].row(None).parts for i in np.asarray(p.content)]
         assert made == [(i, False) for i in prompt] + response
 
 
