@@ -13,7 +13,7 @@ import numpy as np
 
 from packing.sources import fields
 from packing.sources.chunks import Record
-from packing.sources.dialects import as_messages
+from packing.sources.dialects import as_messages, is_event
 from packing.sources.layouts import exchange
 
 GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
@@ -62,6 +62,20 @@ def _swe_agent(record: Record, place: str) -> list[Record] | None:
     info = record.get("info")
     made = {"exit_status": info.get("exit_status")} if isinstance(info, Mapping) else {}
     return [{"messages": talk} | made]
+
+
+def _open_hands(record: Record, place: str) -> list[Record] | None:
+    """Events of OpenHands: a run's history, or a file of them."""
+    names = ("history", "trajectory", "events", "messages")
+    told = next((e for n in names if isinstance(e := record.get(n), list) and e), [])
+    if not told or not is_event(told[0]):
+        return None
+    made: Record = {"messages": as_messages(told)}
+    offers = [e.get("tools") or fields.first(e, "args.tools") or None for e in told]
+    tools = next((o for o in offers if isinstance(o, list)), None)
+    made |= {"tools": tools} if tools else {}
+    kept = {k: v for k, v in record.items() if k in ("instance_id", "resolved", "reward")}
+    return [kept | made]
 
 
 def _tree_of_thoughts(record: Record, place: str) -> list[Record] | None:
@@ -236,11 +250,16 @@ def _exchange_of_run(record: Record, place: str) -> list[Record] | None:
 WITHOUT_PROMPTS = (
     "The log keeps thoughts, not the prompts around them: rows are the problem and the thoughts."
 )
+REBUILT = (
+    "Turns are the recorded responses of events; where none is recorded, the thought and a call of "
+    "the action. What the agent adds to a prompt on its own is not in the events."
+)
 Convert = Callable[[Record, str], list[Record] | None]
 LOGS: tuple[tuple[str, Convert, str | None], ...] = (
     ("inspect_ai samples", _inspect, None),
     ("ART trajectories", _art, None),
     ("SWE-agent trajectories", _swe_agent, None),
+    ("OpenHands events", _open_hands, REBUILT),
     ("tree-of-thought log", _tree_of_thoughts, WITHOUT_PROMPTS),
     ("lm-evaluation-harness samples", _lm_eval, None),
     ("NeMo RL message log", _nemo, None),

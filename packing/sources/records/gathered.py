@@ -1,0 +1,180 @@
+"""Records that are messages, a row or a line each, gathered into the chats they are of.
+
+Notable:
+- a column of ids says which chat a message is of; without one, a file is one chat, and where
+  turns are numbered, a number that goes back begins another
+- messages of a chat may stand anywhere in a file up to HELD_BYTES of text; of a longer file, chats
+  are given on as they end, and one that comes back after that is an error
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from packing.sources.chat.messages import REASONING, ROLES, TRAINED
+from packing.sources.chunks import Chunk, Record
+from packing.sources.dialects import is_conversation, is_event
+from packing.sources.drafts import as_float
+from packing.sources.errors import Where, shown
+from packing.sources.files.records import CHUNK_RECORDS
+from packing.sources.role_names import CONTENT, TRAJECTORY
+from packing.sources.roles import recognise
+
+HELD_BYTES = 256 << 20
+SPEAKER = ("role", "from", "speaker", "author")
+SAID = ("content", "value", "text", "message", "utterance")
+PLAIN = [("role", "content"), ("from", "value")]  # also where no column says which chat it is
+CHAT = (
+    *TRAJECTORY,
+    *(
+        f"{n}{end}"
+        for n in ("conversation", "conv", "convo", "chat", "dialog", "dialogue", "thread")
+        for end in ("_id", "_uid", "_idx", "_index", "Id", "")
+    ),
+)
+# Beside the id of a chat or a task: which of several tries.
+TRY = ("trial", "sample", "sample_id", "sample_idx", "sample_index", "rollout_idx", "attempt")
+TASK = ("task_id", "problem_id", "question_id", "instance_id")
+TURN = tuple(
+    f"{n}{end}"
+    for n in ("turn", "message", "msg", "step", "utterance", "position", "order", "index", "idx")
+    for end in ("", "_idx", "_index", "_number", "_num", "_no", "_id")
+)
+OF_MESSAGE = ("tool_calls", "function_call", "tool_call_id", "name", *REASONING, *TRAINED)
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """Which columns hold what. ``speaker`` is None where records are events as they are."""
+
+    speaker: str | None
+    said: str
+    chat: tuple[str, ...]
+    turn: str | None
+
+    @property
+    def note(self) -> str:
+        """A sentence for people."""
+        order = f"in the order of '{self.turn}'" if self.turn else "in the order of the file"
+        return f"Messages of one {' and '.join(map(repr, self.chat))} are one chat, {order}."
+
+    def chunks(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        """Chats as records, each at the place of its first message."""
+        held = _Held(self)
+        for chunk in chunks:
+            if held.chats and chunk.file != held.file:
+                yield from held.give(0, chunk.fraction)
+                held = _Held(self)
+            for i, record in enumerate(chunk.records):
+                held.add(record, chunk.where(i))
+            if held.size > HELD_BYTES:
+                yield from held.give(1, chunk.fraction)
+        yield from held.give(0, 1.0)
+
+
+class _Held:
+    """Chats of one file that may go on."""
+
+    def __init__(self, by: Gathering) -> None:
+        self._by = by
+        self.chats: dict[tuple[str, ...], list[tuple[float, Record]]] = {}
+        self._places: dict[tuple[str, ...], Where] = {}
+        self._given: set[tuple[str, ...]] = set()
+        self.size, self.file, self._begun, self._last = 0, "", 0, float("-inf")
+
+    def add(self, record: Record, where: Where) -> None:
+        """Raises SourceError where the chat of a message was given on already."""
+        by = self._by
+        turn = as_float(record.get(by.turn)) if by.turn else float("nan")
+        key = tuple(str(record.get(name)) for name in by.chat)
+        if not by.chat:
+            self._begun += turn <= self._last
+            self._last = turn
+            key = (str(self._begun),)
+        if key in self._given:
+            raise where.error(
+                f"the chat {shown(by.chat and key[0])} goes on far from its start",
+                f"sort the rows by '{by.chat[0]}'",
+            )
+        self.file = where.file
+        self._places.setdefault(key, where)
+        self.chats.setdefault(key, []).append((turn, record))
+        self.size += sum(len(v) for v in record.values() if isinstance(v, str))
+        if not by.chat and self.size > HELD_BYTES:
+            raise where.error(
+                f"one chat of more than {HELD_BYTES >> 20} MiB is not read",
+                "give each message the id of its chat (conversation_id)",
+            )
+
+    def give(self, kept: int, fraction: float) -> Iterator[Chunk]:
+        """The chats but the last ``kept``."""
+        done = list(self.chats)[: len(self.chats) - kept]
+        for start in range(0, len(done), CHUNK_RECORDS):
+            keys = done[start : start + CHUNK_RECORDS]
+            places = [self._places.pop(k) for k in keys]
+            records = [self._record(self.chats.pop(k)) for k in keys]
+            lines = [p.line for p in places if p.line is not None]
+            rows = [p.row or 0 for p in places]
+            yield Chunk(self.file, rows[0], records, lines or None, fraction, rows)
+        self._given.update(done)
+        self.size = 0
+
+    def _record(self, told: list[tuple[float, Record]]) -> Record:
+        by = self._by
+        numbers = [turn for turn, _ in told]
+        if len(set(numbers)) == len(numbers) and all(n == n for n in numbers):
+            told = sorted(told, key=lambda t: t[0])
+        records = [r for _, r in told]
+        if by.speaker is None:
+            return {"messages": records}
+        messages = [
+            {"role": r.get(by.speaker), "content": r.get(by.said)}
+            | {k: r[k] for k in OF_MESSAGE if r.get(k) not in (None, "")}
+            for r in records
+        ]
+        around: dict[str, Any] = {}
+        for name in dict.fromkeys(k for r in records for k in r):
+            values = [r[name] for r in records if r.get(name) not in (None, "")]
+            # What differs from message to message is theirs.
+            if values and all(v == values[0] for v in values[1:]):
+                around[name] = values[0]
+        own = (by.speaker, by.said, by.turn, *OF_MESSAGE)
+        return {k: v for k, v in around.items() if k not in own} | {"messages": messages}
+
+
+def gathering_of(
+    records: Sequence[Record], speakers: Sequence[tuple[str, str]] = ()
+) -> Gathering | None:
+    """How the first records are messages of chats; None where they are rows of their own."""
+    if records and all(map(is_event, records)):
+        return Gathering(None, "", (), None)
+    columns = dict.fromkeys(k for r in records for k in r)
+    chat = next(((n,) for n in CHAT if n in columns and _scalar(records, n)), ())
+    task = next((n for n in TASK if n in columns and _scalar(records, n)), None)
+    tries = tuple(n for n in TRY if n in columns and _scalar(records, n))
+    if task and not chat and tries:
+        chat = (task,)
+    known = {*ROLES, *(name for name, _ in speakers)}
+    pairs = [(s, t) for s in SPEAKER for t in SAID] if chat else PLAIN
+    for speaker, said in pairs:
+        if {speaker, said} <= columns.keys() and all(
+            str(r.get(speaker)).strip().lower() in known for r in records
+        ):
+            break
+    else:
+        return None
+    if not chat and not all(is_conversation([r]) for r in records):
+        return None
+    own = (speaker, said, *SAID)
+    if any(role in CONTENT and path not in own for role, path in recognise(records)):
+        return None
+    turn = next(
+        (n for n in TURN if n in columns and n not in (speaker, said) and n not in chat), None
+    )
+    return Gathering(speaker, said, (*chat, *tries) if chat else (), turn)
+
+
+def _scalar(records: Sequence[Mapping[str, Any]], name: str) -> bool:
+    return all(isinstance(r.get(name), str | int | float) for r in records)
