@@ -2,7 +2,9 @@
 
 Notable:
 - without a group column, rows of one prompt are a group (of one step, where steps are logged)
-- ``prompt`` and ``completion`` are taken as they are, ``question`` becomes a user's message
+- ``prompt`` and ``completion`` are taken as they are, ``question`` becomes a user's message; before
+  a prompt of plain text stands what the tokenizer's own ``encode`` puts there, as AReaL and vLLM's
+  completions have it
 - a completion that is text goes after the generation prompt as it is: it is never rendered; turns
   of the assistant inside ``prompt`` are context
 - what ends a turn is put after a completion that lacks it, except in AReaL's dumps, which hold
@@ -66,6 +68,7 @@ class Expander:
         self.check = PrefixCheck()
         self.groups = Groups(roles)
         self.without_turns = 0
+        self.begun = 0
         self._simulated: set[Any] = set()
         set_clock()
 
@@ -147,11 +150,12 @@ class Expander:
             value = [{"role": "user", "content": value}]
         if not fields.is_messages(value):
             head = self._part(value, where, path, trained=False)
-            key = prompt_key([head])
+            asked = [*self._begin(head), head]
+            key = prompt_key(asked)
             if not self._roles.first("completion"):
-                return [RowParts([head], path, key)]
+                return [RowParts(asked, path, key)]
             return [
-                RowParts([head, *self._answer(answer, where, at, head.content)], at, key)
+                RowParts([*asked, *self._answer(answer, where, at, head.content)], at, key)
                 for at, answer in self._samples(record, where)
             ]
         chat = normalised(value, where, path)
@@ -186,10 +190,11 @@ class Expander:
                 RowParts(self._answer(answer, where, at, ""), at, None)
                 for at, answer in self._samples(record, where)
             ]
-        return [
-            RowParts([self._part(value, where, path, False)], path, None)
+        texts = [
+            (path, self._part(value, where, path, False))
             for path, value in values_of(record, self._roles, "text", where)
         ]
+        return [RowParts([*self._begin(text), text], path, None) for path, text in texts]
 
     def _samples(self, record: Record, where: Where) -> list[tuple[str, Any]]:
         """(path, completion) of every sample; a list of completions counts as several."""
@@ -221,6 +226,16 @@ class Expander:
         if eos and ends and value.strip() and not value.endswith(eos):
             value += eos
         return Part(value, "unsplit" if plain_text else role, trained)
+
+    def _begin(self, text: Part) -> list[Part]:
+        """What an engine puts before a prompt of plain text, where the text does not have it."""
+        if not isinstance(text.content, str) or self._raw or self._tokenizer is None:
+            return []
+        start = self._tokenizer.start_ids
+        if not len(start) or text.content.startswith(self._tokenizer.decode(start)):
+            return []
+        self.begun += 1
+        return [Part(start, text.role, False)]
 
     def _answer(
         self, value: Any, where: Where, path: str, prompt: str | npt.NDArray[np.int32] | None

@@ -42,6 +42,10 @@ OTHER_TOKENIZER = (
     "Tokens are counted with the bundled tokenizer, which makes about 30 % more of them than "
     "Qwen's on tau-bench: give the tokenizer of the model that is trained before a cap is chosen."
 )
+BEGUN = (
+    "Prompts of plain text begin with {}: the tokenizer's own encode puts it there, and so do "
+    "AReaL and vLLM's completions."
+)
 
 
 @dataclass(frozen=True)
@@ -225,7 +229,8 @@ def _build(
         builder.compared
         and f"{builder.compared - wrong:,} of {builder.compared:,} rows have the number of tokens "
         "they were generated with.",
-        padding and padding.note,
+        padding and (built.flags & np.uint16(Flag.PADDING)).any() and padding.note,
+        expander.begun and tokenizer and BEGUN.format(tokenizer.decode(tokenizer.start_ids)),
         spec.simulate and "Completions are simulated: lengths are drawn, tokens are made up.",
         foreign and OTHER_TOKENIZER,
     )

@@ -91,6 +91,14 @@ class Tokenizer:
         return found
 
     @cached_property
+    def start_ids(self) -> npt.NDArray[np.int32]:
+        """Ids that the tokenizer's own ``encode`` puts before every text; empty for most."""
+        (bare,) = self.encode_batch(["a"])
+        whole = self._backend.encode("a").ids
+        n = next((i for i in range(len(whole)) if whole[i : i + len(bare)] == bare.tolist()), 0)
+        return np.array(whole[:n], dtype=np.int32)
+
+    @cached_property
     def special_texts(self) -> frozenset[str]:
         """Texts of special tokens."""
         added = self._backend.get_added_tokens_decoder().values()

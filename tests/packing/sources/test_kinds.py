@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 import packing.sources
 from packing.sources.chat.tokenizer import load_tokenizer
@@ -243,6 +244,48 @@ class TestWhereTheAnswerStands:
         plain = {"prompt": [{"role": "user", "content": prompt}], "completion": "2"}
         expected = read(write_lines(tmp_path / "plain.jsonl", [plain]))
         assert tokens(read(write_lines(tmp_path / "a.jsonl", [record]))) == tokens(expected)
+
+
+@pytest.fixture(scope="module")
+def begins(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tokenizer]:
+    folder = tmp_path_factory.mktemp("begins")
+    for file in BUNDLED.parent.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    made = Tokenizer.from_file(str(BUNDLED))
+    start = ("<|im_start|>", made.token_to_id("<|im_start|>"))
+    made.post_processor = TemplateProcessing(single=f"{start[0]} $A", special_tokens=[start])
+    made.save(str(folder / "tokenizer.json"))
+    return folder, made
+
+
+class TestPlainPrompts:
+    """A prompt of plain text begins as the tokenizer's own encode lets it begin."""
+
+    @pytest.mark.parametrize("text", ["1 + 1 = ", " x", "<|im_start|>user\n1?", "a<|im_start|>"])
+    def test_ids_are_those_of_the_engine(
+        self, begins: tuple[Path, Tokenizer], text: str, tmp_path: Path
+    ) -> None:
+        folder, made = begins
+        once = made.encode(text).ids
+        once = once[1:] if once[:1] == once[1:2] else once  # not twice
+        settings: dict[str, Any] = {"tokenizer": str(folder)}
+        for record in ({"prompt": text}, {"text": text + END}):
+            loaded = read(write_lines(tmp_path / "a.jsonl", [record]), **settings)
+            assert loaded.rows[0].tolist()[: len(once)] == once
+        rows = [{"prompt": text, "completions": ["2", "3"]}]
+        loaded = read(write_lines(tmp_path / "b.jsonl", rows), **settings)
+        assert [r[: len(once)].tolist() for r in loaded.rows] == [once] * 2
+        said = any("begin with <|im_start|>" in n for n in loaded.provenance.notes)
+        assert said == (not text.startswith("<|im_start|>"))
+        assert loaded.prompt_lengths is not None
+        assert loaded.prompt_lengths.tolist() == [len(once)] * 2
+
+    def test_chats_and_answers_alone_begin_as_they_are(
+        self, begins: tuple[Path, Tokenizer], tmp_path: Path
+    ) -> None:
+        for record in ({"question": "1?", "answer": "2"}, {"completion": "2"}):
+            path = write_lines(tmp_path / "a.jsonl", [record])
+            assert tokens(read(path, tokenizer=str(begins[0]))) == tokens(read(path))
 
 
 class TestMasksThatAreThere:
