@@ -105,6 +105,8 @@ def _message(item: Mapping[str, Any]) -> Message | None:
         if isinstance(calls, list) and any(map(_foreign_call, calls)):
             return {**item, "tool_calls": [_call(c) for c in calls]}
         return item if isinstance(item, dict) else dict(item)
+    if "role" in item and isinstance(item.get("text", item.get("system_prompt")), str):
+        return {**item, "content": item.get("text") or item.get("system_prompt")}
     return dict(item) if {"from", "value"} <= item.keys() else None
 
 

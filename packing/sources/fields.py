@@ -89,6 +89,11 @@ def is_ids(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(type(v) is int for v in value[:64])
 
 
+def is_lists_of_ids(value: Any) -> bool:
+    """A list of lists (or arrays) of integers."""
+    return isinstance(value, list) and bool(value) and all(is_ids(v) for v in value[:8])
+
+
 def is_messages(value: Any) -> bool:
     """A list of chat messages: ``role`` or ``from`` with ``content``, ``value`` or tool calls."""
     if not isinstance(value, list) or not value or not isinstance(value[0], Mapping):

@@ -176,7 +176,8 @@ def _content(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
         if head and (whole == "text" or len(talk) == 1):
             return head + [("completion", n) for n in chosen]
         return [(whole, n) for n in chosen]
-    sampled = [p for n in SAMPLED if n in sample for p in _completions(sample, n)]
+    # Of several such columns, the others say something of the first: its parts, a score's input.
+    sampled = next((p for n in SAMPLED if n in sample and (p := _completions(sample, n))), [])
     if head and sampled:
         return head + sampled
     rest = {k: v for k, v in sample.items() if ("prompt", k) not in head}
@@ -188,6 +189,8 @@ def _content(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
         answers = [("completion", n) for n in ANSWERS if _texty(sample.get(n))]
         return head + answers + several if several else head + answers[:1]
     text = _named(sample, ("text", "content"), _texty)
+    if text and any(_texty(sample.get(n)) for n in ("role", "speaker")):
+        return []  # one message of a chat, of which no column says which
     if text:
         return [("text", text)]
     alone = sampled or [("text", n) for n in ANSWERS if _texty(sample.get(n))][:1]
@@ -218,7 +221,7 @@ def recognised_ids(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _sampled_ids(sample: Mapping[str, Any], name: str) -> str | None:
     """Path of the sampled ids of a column: ids, lists of them, or objects that hold them."""
     value = fields.unpacked(sample.get(name))
-    if fields.is_ids(value) or _lists_of_ids(value):
+    if fields.is_ids(value) or fields.is_lists_of_ids(value):
         return name
     if isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
         key = next((k for k in SAMPLE_IDS if all(fields.is_ids(v.get(k)) for v in value)), None)
@@ -244,7 +247,7 @@ def _segments(value: Any) -> bool:
 def _completions(sample: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     """Role pairs of a sampled column: text, messages, a list of texts, or objects with a text."""
     value = sample[name]
-    if _texty(value) or is_conversation(value) or _lists_of_ids(value):
+    if _texty(value) or is_conversation(value) or fields.is_lists_of_ids(value):
         return [("completion", name)]
     elements = list(value.values()) if isinstance(value, dict) else value
     if not isinstance(elements, list) or not elements:
@@ -339,10 +342,6 @@ def _promptlike(value: Any) -> bool:
 def _conversation(value: Any) -> bool:
     inner = value[0] if isinstance(value, list) and value else None
     return is_conversation(value) or is_conversation(inner)
-
-
-def _lists_of_ids(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(fields.is_ids(v) for v in value[:8])
 
 
 def _scalar(value: Any) -> bool:

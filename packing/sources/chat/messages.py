@@ -24,6 +24,7 @@ ROLES = {
     "developer": "system",
     "user": "user",
     "human": "user",
+    "prompter": "user",
     "assistant": "assistant",
     "gpt": "assistant",
     "chatgpt": "assistant",
@@ -132,7 +133,7 @@ def without_nulls(value: Any, where: Where) -> Any:
 def _messages(raw: Mapping[str, Any], where: Where, at: str) -> Iterator[tuple[Message, bool]]:
     """(message, whether other content was left out): of one that holds tool results, several."""
     said = raw.get("role", raw.get("from"))
-    name = said.strip().lower() if isinstance(said, str) else ""
+    name = said.strip().lower().replace("-", "_") if isinstance(said, str) else ""
     role = ROLES.get(name)
     if role is None:
         raise where.error(

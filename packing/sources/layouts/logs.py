@@ -99,15 +99,16 @@ def _lm_eval(record: Record, place: str) -> list[Record] | None:
         return None
     if isinstance(given, Mapping):
         given = [given[k] for k in sorted(given)]
-    first = given[0] if isinstance(given, list) and given else None
-    if isinstance(first, Mapping):
-        prompt = first.get("arg_0")
-    else:
-        prompt = first[0] if isinstance(first, list) and first else None
+    asked = [list(g.values()) if isinstance(g, Mapping) else g for g in given or ()]
+    prompt = asked[0][0] if asked else None
+    if isinstance(prompt, list) and len(prompt) == 1:
+        prompt = fields.unpacked(prompt[0])  # messages, as JSON text
     texts = [t for r in resps for t in (r if isinstance(r, list) else [r]) if isinstance(t, str)]
-    if not isinstance(prompt, str) or not texts:
-        return None
-    return [{"prompt": prompt, "completion": texts, "group": record["doc_id"]}]
+    if texts and prompt:
+        return [{"prompt": prompt, "completion": texts, "group": record["doc_id"]}]
+    # Likelihoods: every answer was read, none was generated.
+    read = [a[0] + a[1] for a in asked if isinstance(a[1], str)]
+    return [{"prompt": text, "group": record["doc_id"]} for text in read] or None
 
 
 def _nemo(record: Record, place: str) -> list[Record] | None:
@@ -125,7 +126,7 @@ def _nemo(record: Record, place: str) -> list[Record] | None:
         own = [int(m.get("role") == "assistant")] * len(m["token_ids"])
         mask += given if isinstance(given, list) and len(given) == len(own) else own
     kept = {k: v for k, v in record.items() if k != "message_log"}
-    return [kept | {"input_ids": ids, "loss_mask": mask}]
+    return [kept | {"input_ids": ids, "loss_mask": mask, "attention_mask": [1] * len(ids)}]
 
 
 def _slime(record: Record, place: str) -> list[Record] | None:
@@ -137,7 +138,31 @@ def _slime(record: Record, place: str) -> list[Record] | None:
     mask = record.get("loss_mask")
     trained = [1] * count if mask is None or not len(mask) else list(mask)
     kept = {k: record[k] for k in ("reward", "group_index") if k in record}
-    return [kept | {"input_ids": ids, "loss_mask": [0] * (len(ids) - len(trained)) + trained}]
+    mask = [0] * (len(ids) - len(trained)) + trained
+    return [kept | {"input_ids": ids, "loss_mask": mask, "attention_mask": [1] * len(ids)}]
+
+
+def _tinker(record: Record, place: str) -> list[Record] | None:
+    """Tinker's datums: the input's tokens, and targets (one further on) with their weights."""
+    chunks, told = record["model_input"]["chunks"], record["loss_fn_inputs"]
+    ids = [i for chunk in chunks for i in chunk["tokens"]]
+    targets, weights = (
+        v["data"] if isinstance(v := told[n], Mapping) else v for n in ("target_tokens", "weights")
+    )
+    kept = {k: v for k, v in record.items() if k not in ("model_input", "loss_fn_inputs")}
+    mask = [0, *(int(w != 0) for w in weights)]
+    return [kept | {"input_ids": [*ids, int(targets[-1])], "loss_mask": mask}]
+
+
+def _verifiers(record: Record, place: str) -> list[Record] | None:
+    """Steps of a verifiers rollout that kept its ids: a row a step, as prime-rl trains them."""
+    steps = record.get("trajectory")
+    if not isinstance(steps, list) or not steps:
+        return None
+    around = {k: record[k] for k in ("example_id", "reward") if k in record}
+    own = ("prompt_ids", "completion_ids", "completion_mask")
+    rows = [around | {k: step["tokens"][k] for k in own} for step in steps]
+    return [r | {"prompt_mask": [1] * len(r["prompt_ids"])} for r in rows]
 
 
 def _triplets(record: Record, place: str) -> list[Record] | None:
@@ -264,6 +289,8 @@ LOGS: tuple[tuple[str, Convert, str | None], ...] = (
     ("lm-evaluation-harness samples", _lm_eval, None),
     ("NeMo RL message log", _nemo, None),
     ("slime samples", _slime, None),
+    ("Tinker datums", _tinker, None),
+    ("verifiers steps", _verifiers, None),
     ("triplets of token ids", _triplets, None),
     ("LangSmith runs", _exchange_of_run, "Runs that are no call of a model are not rows."),
     ("spans", _spans, "Spans that are no call of a model are not rows."),
