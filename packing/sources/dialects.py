@@ -99,7 +99,8 @@ def _message(item: Mapping[str, Any]) -> Message | None:
         return _langchain(str(item["type"]), item["data"])
     kind = item.get("type")
     if "role" not in item and isinstance(kind, str):
-        return _langchain(kind, item) if kind.lower() in LANGCHAIN else _response_item(kind, item)
+        named = kind.lower() in LANGCHAIN and "content" in item  # a tool's type is function, too
+        return _langchain(kind, item) if named else _response_item(kind, item)
     if "role" in item and (item.keys() & {"content", "tool_calls", "function_call"}):
         calls = item.get("tool_calls")
         if isinstance(calls, list) and any(map(_foreign_call, calls)):

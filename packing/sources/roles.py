@@ -8,6 +8,7 @@ Notable:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -183,7 +184,7 @@ def _content(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
     rest = {k: v for k, v in sample.items() if ("prompt", k) not in head}
     messages = _named(sample, MESSAGES, _conversation) or _nested_messages(rest)
     if messages:
-        return [("messages", messages)]
+        return [("messages", name) for name in _series(sample, messages)]
     if head:
         several = _dicts_of_samples(sample)
         answers = [("completion", n) for n in ANSWERS if _texty(sample.get(n))]
@@ -285,6 +286,12 @@ def _nested_messages(sample: Mapping[str, Any]) -> str | None:
     return next(iter(named + found), None)
 
 
+def _series(sample: Mapping[str, Any], name: str) -> list[str]:
+    """A column of chats and those that differ from it in the last letter alone (``chat_a``)."""
+    same = [n for n in sample if n[:-1] == name[:-1] and n[:-1].endswith("_")]
+    return [n for n in same if _conversation(fields.unpacked(sample[n]))] or [name]
+
+
 def _named(sample: Mapping[str, Any], names: Sequence[str], fits: Any) -> str | None:
     """The first of ``names`` whose value fits; JSON text is read only where a list is wanted."""
     as_it_is = fits in (_texty, _promptlike)
@@ -351,7 +358,11 @@ def _scalar(value: Any) -> bool:
 def _rewards(value: Any) -> bool:
     if isinstance(value, list):
         return bool(value) and all(isinstance(v, int | float) for v in value)
-    return isinstance(value, int | float)
+    # A CSV has numbers as text.
+    number = isinstance(value, str) and re.fullmatch(
+        r"\s*[-+]?\d*\.?\d+(e[-+]?\d+)?\s*", value, re.I
+    )
+    return isinstance(value, int | float) or bool(number)
 
 
 def _names(records: Sequence[Mapping[str, Any]]) -> str:

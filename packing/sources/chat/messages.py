@@ -185,11 +185,13 @@ def _trained(raw: Mapping[str, Any], where: Where, at: str) -> bool:
     key = next((k for k in TRAINED if raw.get(k) is not None), None)
     if key is None:
         return True
-    if not isinstance(raw[key], bool | int | float):
-        raise where.error(
-            f"is {fields.type_name(raw[key])}", "write 0 or 1, true or false", f"{at}.{key}"
-        )
-    return bool(raw[key])
+    value = raw[key]
+    if isinstance(value, str):  # of a table of text
+        value = {"0": False, "1": True, "false": False, "true": True}.get(value.lower(), value)
+    if not isinstance(value, bool | int | float):
+        kind = fields.type_name(value)
+        raise where.error(f"is {kind}", "write 0 or 1, true or false", f"{at}.{key}")
+    return bool(value)
 
 
 def _content(value: Any, where: Where, at: str) -> tuple[str, str, bool]:

@@ -51,7 +51,7 @@ class Reading:
         """All records as the expander takes them; what cannot be read goes to ``odd``."""
         wanted = None if self.layout or self.gathering else sorted(self.roles.columns)
         chunks = self.opened.chunks(wanted, odd)
-        for chunk in self.gathering.chunks(chunks) if self.gathering else chunks:
+        for chunk in self.gathering.chunks(chunks, odd) if self.gathering else chunks:
             yield self._read(self.layout.chunk(chunk) if self.layout else chunk, odd)
 
     def _read(self, chunk: Chunk, odd: OddRecords) -> Chunk:
@@ -72,7 +72,7 @@ def reading_of(spec: SourceSpec, opened: Opened) -> Reading:
     if opened.roles is None and not any(role in CONTENT for role, _ in spec.roles):
         gathering = gathering_of(first.records, spec.speakers)
         if gathering:
-            first = next(gathering.chunks(iter([first])))
+            first = next(gathering.chunks(iter([first]), OddRecords(True)))
         layout = layout_of(first.records)
     head = (layout.chunk(first) if layout else first).records[:RECOGNISED_FROM]
     if opened.roles is None:
