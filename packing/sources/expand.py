@@ -13,7 +13,6 @@ Notable:
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -29,11 +28,12 @@ from packing.sources.drafts import (
     Draft,
     PrefixCheck,
     RowParts,
-    as_float,
     completion_flags,
+    number_of,
     prompt_key,
     required,
     reward_of,
+    rewards_of,
     values_of,
 )
 from packing.sources.errors import SourceError, Where
@@ -90,8 +90,8 @@ class Expander:
             rows = self._prompted(record, where)
         else:
             rows = self._alone(record, where)
-        rewards = self._rewards(record)
-        seqlen = self._number(record, "seqlen")
+        rewards = rewards_of(record, self._roles)
+        seqlen = number_of(record, self._roles, "seqlen")
         simulate = self._spec.simulate is not None
         drafts = []
         for n, row in enumerate(rows):
@@ -151,11 +151,11 @@ class Expander:
         if not fields.is_messages(value):
             head = self._part(value, where, path, trained=False)
             asked = [*self._begin(head), head]
-            key = prompt_key(asked)
+            key, flags = prompt_key(asked), self._stripped(head.content, where)
             if not self._roles.first("completion"):
-                return [RowParts(asked, path, key)]
+                return [RowParts(asked, path, key, flags)]
             return [
-                RowParts([*asked, *self._answer(answer, where, at, head.content)], at, key)
+                RowParts([*asked, *self._answer(answer, where, at, head.content)], at, key, flags)
                 for at, answer in self._samples(record, where)
             ]
         chat = normalised(value, where, path)
@@ -237,6 +237,14 @@ class Expander:
         self.begun += 1
         return [Part(start, text.role, False)]
 
+    def _stripped(self, prompt: str | npt.NDArray[np.int32], where: Where) -> int:
+        """The flag of a prompt that ends in a turn's header but for its special tokens."""
+        shape = self._renderer_of(None, where).shape() if isinstance(prompt, str) else None
+        if shape is None or shape.special is None or shape.special.search(str(prompt)):
+            return 0
+        bare = (shape.special.sub("", h) for h in shape.headers)
+        return Flag.STRIPPED if any(b.strip() and str(prompt).endswith(b) for b in bare) else 0
+
     def _answer(
         self, value: Any, where: Where, path: str, prompt: str | npt.NDArray[np.int32] | None
     ) -> list[Part]:
@@ -247,7 +255,7 @@ class Expander:
         if not isinstance(value, str) or isinstance(prompt, np.ndarray):
             return [self._part(value, where, path, True)]
         tokenizer = self._text_tokenizer(where)
-        shape = Renderer(tokenizer, None, self._spec.keep_thinking, where).shape()
+        shape = self._renderer_of(None, where).shape()
         eos = tokenizer.eos_token or ""
         # An engine also stops at the token that pads (Qwen's <|endoftext|>).
         stops = [t for t in (eos, tokenizer.special_tokens.get("pad_token")) if t]
@@ -268,8 +276,10 @@ class Expander:
         return self._tokenizer
 
     def _renderer(self, record: Record, where: Where) -> Renderer:
-        tokenizer = self._text_tokenizer(where)
-        return Renderer(tokenizer, self._tools(record, where), self._spec.keep_thinking, where)
+        return self._renderer_of(self._tools(record, where), where)
+
+    def _renderer_of(self, tools: list[Any] | None, where: Where) -> Renderer:
+        return Renderer(self._text_tokenizer(where), tools, self._spec.keep_thinking, where)
 
     def _tools(self, record: Record, where: Where) -> list[Any] | None:
         path = self._roles.first("tools")
@@ -285,19 +295,6 @@ class Expander:
             )
         return normalised_tools(value, where)
 
-    def _rewards(self, record: Record) -> dict[str, Any]:
-        """Reward by the path it is beside: ``""`` for one of the record itself."""
-        out = {}
-        for path in self._roles.all("reward"):
-            for at, value in fields.find(record, path):
-                out[at.rpartition(".")[0]] = fields.unpacked(value)
-        return out
-
-    def _number(self, record: Record, role: str) -> float | None:
-        path = self._roles.first(role)
-        value = as_float(fields.first(record, path)) if path else math.nan
-        return value if math.isfinite(value) else None
-
     def _prompt_only(
         self, row: RowParts, group: Any, number: int, where: Where, record: Record
     ) -> Draft:
@@ -312,7 +309,7 @@ class Expander:
                     "simulate: no column holds lengths; give one the role 'length', or choose "
                     "lognormal."
                 )
-            length = self._number(record, "length")
+            length = number_of(record, self._roles, "length")
             if length is None or length < 0:
                 raise where.error("is not a length in tokens", "give a number of 0 or more", path)
         elif simulate is not None and simulate.lengths == "answer":

@@ -7,18 +7,19 @@ Notable:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from packing.sources import cache, fields
-from packing.sources.build import Built, RowBuilder
-from packing.sources.chat.tokenizer import BUNDLED, Tokenizer, TokenizerError, load_tokenizer
-from packing.sources.chunks import Chunk
+from packing.sources.build import RowBuilder
+from packing.sources.chat.tokenizer import BUNDLED, Tokenizer, TokenizerError
+from packing.sources.chat.tokenizer_files import load_tokenizer
+from packing.sources.chunks import ranged
+from packing.sources.columns import describe
 from packing.sources.drafts import Draft
 from packing.sources.errors import LoadCancelled, SourceError, Where
 from packing.sources.expand import Expander
@@ -28,12 +29,12 @@ from packing.sources.loaded import Loaded, PrefixReport, Provenance, keep, previ
 from packing.sources.odd import OddRecords
 from packing.sources.problems import Flag, find_flags
 from packing.sources.records.given import padding_of
-from packing.sources.records.groups import dropped
+from packing.sources.records.groups import without_dropped
 from packing.sources.records.reading import Reading, reading_of
 from packing.sources.role_names import CONTENT
-from packing.sources.roles import Roles, describe
-from packing.sources.simulate import simulate
-from packing.sources.spec import DROPPED, Simulate, SourceSpec
+from packing.sources.roles import Roles
+from packing.sources.simulate import simulated
+from packing.sources.spec import SourceSpec
 
 # Text per call of the tokenizer: enough to keep its threads busy, little enough to cancel soon.
 BATCH_CHARACTERS = 1_000_000
@@ -183,7 +184,7 @@ def _build(
     builder = RowBuilder(tokenizer)
     odd = OddRecords(spec.leave_out_odd)
     records = 0
-    for chunk in _ranged(reading.chunks(odd), spec):
+    for chunk in ranged(reading.chunks(odd), spec.start, spec.limit):
         waiting: list[Draft] = []
         for start in range(0, len(chunk.records), BATCH_RECORDS):
             if stop():
@@ -210,9 +211,9 @@ def _build(
     prefix = _prefix_report(expander, builder, tokenizer, opened.label)
     wrong = int(np.count_nonzero(built.flags & np.uint16(Flag.LENGTH_DIFFERS)))
     if spec.simulate is not None:
-        built = _simulated(built, lengths, spec.simulate)
+        built = simulated(built, lengths, spec.simulate)
     built = replace(built, flags=find_flags(built.rows, built.flags))
-    built, left_out = _without_dropped(built, spec)
+    built, left_out = without_dropped(built, spec)
     foreign = tokenizer is not None and tokenizer.name == BUNDLED and spec.kind != "sample"
     broken = (
         prefix
@@ -272,56 +273,6 @@ def _add(builder: RowBuilder, drafts: list[Draft], odd: OddRecords) -> None:
                 builder.add([draft])
             except SourceError as error:
                 odd.take(error, draft.where, "".join(str(p.content) for p in draft.parts))
-
-
-def _without_dropped(built: Built, spec: SourceSpec) -> tuple[Built, dict[str, int]]:
-    """Rows without the groups that AReaL would drop, and how many groups of each kind there are."""
-    rows = built.rows
-    samples = built.records if spec.expand == "turn" else np.arange(len(rows))
-    kinds = dict(zip(DROPPED, dropped(rows.group, built.rewards, samples), strict=True))
-    counts = {
-        kind: len(np.unique(rows.group[at]))
-        for kind, at in kinds.items()
-        if at.any() and (kind in spec.leave_out or kind == "equal-rewards" or not at.all())
-    }
-    out = np.zeros(len(rows), dtype=bool)
-    for kind in spec.leave_out:
-        out |= kinds[kind]
-    if not out.any():
-        return built, counts
-    if out.all():
-        raise SourceError(
-            f"{spec.location}: AReaL would drop every group ({' and '.join(spec.leave_out)}); "
-            "read them with the rest."
-        )
-    return built.only(np.flatnonzero(~out)), counts
-
-
-def _simulated(built: Built, own: npt.NDArray[np.float64], settings: Simulate) -> Built:
-    rows, prompt_lengths, prompt = simulate(built.rows, own, settings)
-    asked = int(prompt_lengths.sum())
-    return Built(
-        rows,
-        prompt_lengths,
-        rewards=None,
-        records=built.records[prompt],
-        flags=np.zeros(len(rows), dtype=np.uint16),
-        origins=built.origins[prompt],
-        role_tokens={"prompt": asked, "simulated": rows.n_tokens - asked},
-    )
-
-
-def _ranged(chunks: Iterator[Chunk], spec: SourceSpec) -> Iterator[Chunk]:
-    """The records ``start … start + limit`` over all files."""
-    seen, stop = 0, None if spec.limit is None else spec.start + spec.limit
-    for chunk in chunks:
-        low = max(0, spec.start - seen)
-        high = len(chunk.records) if stop is None else min(len(chunk.records), stop - seen)
-        seen += len(chunk.records)
-        if low < high:
-            yield chunk.sliced(low, high)
-        if stop is not None and seen >= stop:
-            return
 
 
 def _prefix_report(

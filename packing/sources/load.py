@@ -20,6 +20,7 @@ import numpy as np
 
 from packing.sources import cache, sandbox
 from packing.sources.chat.tokenizer import BUNDLED
+from packing.sources.columns import Column, describe
 from packing.sources.errors import SourceError
 from packing.sources.files.hub import is_saved_dataset
 from packing.sources.files.opened import open_source
@@ -37,7 +38,6 @@ from packing.sources.here import (
 from packing.sources.loaded import Loaded, keep, restored
 from packing.sources.odd import OddRecords
 from packing.sources.records.reading import RECOGNISED_FROM
-from packing.sources.roles import Column, describe
 from packing.sources.spec import SourceSpec
 
 __all__ = ["OTHER_TOKENIZER", "Progress", "columns_of", "load", "load_here", "tokenizer_named"]

@@ -29,6 +29,7 @@ class Flag(IntFlag):
     TURN_LOST = 256
     PADDING = 512
     MAYBE_PADDED = 1024
+    STRIPPED = 2048
 
 
 SENTENCES = {
@@ -51,6 +52,10 @@ SENTENCES = {
     Flag.MAYBE_PADDED: (
         "rows begin or end in a run of one id that may be padding; it was kept: give an attention "
         "mask, a column pad_token_id or the tokenizer"
+    ),
+    Flag.STRIPPED: (
+        "prompts are chats whose special tokens were left out when they were written (verl's dumps "
+        "are): the engine read more tokens than these rows have"
     ),
 }
 OVER_CONTEXT = "rows are longer than the context of"

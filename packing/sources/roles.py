@@ -9,15 +9,16 @@ Notable:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from packing.sources import fields
+from packing.sources.columns import names, walk
 from packing.sources.dialects import is_conversation
-from packing.sources.errors import SourceError, shown
+from packing.sources.errors import SourceError
 from packing.sources.role_names import (
     ANSWERS,
     ATTENTION,
@@ -39,7 +40,6 @@ from packing.sources.role_names import (
     TRAJECTORY,
 )
 
-DEPTH = 4
 FEWEST = 4
 COMPARED = 100  # first records that tell an id of a group from a number of a row
 
@@ -66,25 +66,6 @@ class Roles:
         return out
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column (or nested field) a role can be given to: its path, type and an example."""
-
-    path: str
-    kind: str
-    example: str
-
-
-def describe(records: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
-    """Columns and nested fields (DEPTH levels) of the first records, in file order."""
-    out: dict[str, Column] = {}
-    for record in records:
-        for path, value in _walk(record, DEPTH):
-            if path not in out or out[path].kind in ("nothing", "empty list"):
-                out[path] = Column(path, fields.type_name(value), shown(value, 80))
-    return tuple(out.values())
-
-
 def resolve(
     records: Sequence[Mapping[str, Any]], chosen: tuple[tuple[str, str], ...], file: str
 ) -> Roles:
@@ -106,7 +87,7 @@ def resolve(
         if not any(True for record in records for _ in fields.find(record, path)):
             raise SourceError(
                 f"{file}, field '{path}': no such field in the first {len(records)} rows; "
-                f"{role} can be one of {_names(records)}."
+                f"{role} can be one of {names(records)}."
             )
     pairs = tuple(p for p in known if p[0] not in replaced) + chosen
     roles = Roles(pairs)
@@ -114,7 +95,7 @@ def resolve(
         raise SourceError(
             f"{file}: no column is recognised as rows; say which one is, as in --role messages="
             f"COLUMN or --role prompt=COLUMN --role completion=COLUMN: the columns are "
-            f"{_names(records)}."
+            f"{names(records)}."
         )
     return roles
 
@@ -281,7 +262,7 @@ def _dicts_of_samples(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _nested_messages(sample: Mapping[str, Any]) -> str | None:
-    found = [p for p, v in _walk(sample, DEPTH) if _conversation(fields.unpacked(v))]
+    found = [p for p, v in walk(sample) if _conversation(fields.unpacked(v))]
     named = [p for p in found if p.rsplit(".", 1)[-1] in MESSAGES]
     return next(iter(named + found), None)
 
@@ -320,20 +301,6 @@ def _says_nothing(value: Any) -> bool:
     return value is None or (isinstance(value, str | list | dict) and not value)
 
 
-def _walk(record: Mapping[str, Any], depth: int, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(path, value) of fields, those of objects in lists under ``*``; conversations are leaves."""
-    for key, value in record.items():
-        yield prefix + str(key), value
-        if depth <= 1:
-            continue
-        if isinstance(value, Mapping):
-            yield from _walk(value, depth - 1, f"{prefix}{key}.")
-        elif isinstance(value, list) and not is_conversation(value):
-            for inner in value[:3]:
-                if isinstance(inner, Mapping):
-                    yield from _walk(inner, depth - 1, f"{prefix}{key}.*.")
-
-
 def _texty(value: Any) -> bool:
     return isinstance(value, str)
 
@@ -363,11 +330,3 @@ def _rewards(value: Any) -> bool:
         r"\s*[-+]?\d*\.?\d+(e[-+]?\d+)?\s*", value, re.I
     )
     return isinstance(value, int | float) or bool(number)
-
-
-def _names(records: Sequence[Mapping[str, Any]]) -> str:
-    """Columns that a role can be given to; where there are few, those inside them as well."""
-    names = list(dict.fromkeys(str(k) for record in records for k in record))
-    inside = [c.path for c in describe(records)]
-    names = inside if len(inside) <= 20 else names
-    return ", ".join(names[:20]) + (" …" if len(names) > 20 else "") if names else "none"

@@ -13,7 +13,8 @@ import numpy as np
 
 from packing.sources import fields
 from packing.sources.chunks import Record
-from packing.sources.dialects import as_messages, is_event
+from packing.sources.dialects import as_messages
+from packing.sources.events import is_event
 from packing.sources.layouts import exchange
 
 GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
@@ -127,6 +128,17 @@ def _nemo(record: Record, place: str) -> list[Record] | None:
         mask += given if isinstance(given, list) and len(given) == len(own) else own
     kept = {k: v for k, v in record.items() if k != "message_log"}
     return [kept | {"input_ids": ids, "loss_mask": mask, "attention_mask": [1] * len(ids)}]
+
+
+def _nemo_step(record: Record, place: str) -> list[Record] | None:
+    """NeMo RL's log of a step: padded ids with their length, masks of tokens and of the sample."""
+    ids, mask, count = (record[n] for n in ("token_ids", "token_loss_mask", "input_lengths"))
+    if not fields.is_ids(ids) or not isinstance(count, int):
+        return None
+    trained = [int(m and record.get("sample_loss_mask", 1)) for m in mask[:count]]
+    kept = {k: record[k] for k in ("rewards", "agent_ref") if k in record}
+    made = {"input_ids": ids[:count], "loss_mask": trained, "attention_mask": [1] * count}
+    return [kept | made]
 
 
 def _slime(record: Record, place: str) -> list[Record] | None:
@@ -288,6 +300,7 @@ LOGS: tuple[tuple[str, Convert, str | None], ...] = (
     ("tree-of-thought log", _tree_of_thoughts, WITHOUT_PROMPTS),
     ("lm-evaluation-harness samples", _lm_eval, None),
     ("NeMo RL message log", _nemo, None),
+    ("NeMo RL log of a step", _nemo_step, None),
     ("slime samples", _slime, None),
     ("Tinker datums", _tinker, None),
     ("verifiers steps", _verifiers, None),

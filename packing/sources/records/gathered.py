@@ -16,9 +16,10 @@ from typing import Any
 
 from packing.sources.chat.messages import REASONING, ROLES, TRAINED
 from packing.sources.chunks import Chunk, Record
-from packing.sources.dialects import is_conversation, is_event
+from packing.sources.dialects import is_conversation
 from packing.sources.drafts import as_float, required
 from packing.sources.errors import SourceError, Where, shown
+from packing.sources.events import is_event
 from packing.sources.files.records import CHUNK_RECORDS
 from packing.sources.odd import OddRecords
 from packing.sources.role_names import CONTENT, TRAJECTORY

@@ -178,6 +178,20 @@ MORE: dict[str, Shape] = {
         [IDS],
         [0],
     ),
+    "nemo-rl-step.jsonl": Shape(
+        lines(
+            {
+                "content": "1+1?2",
+                "token_ids": [1, 2, 3, 4, 0, 0],
+                "token_loss_mask": [0, 0, 1, 1, 0, 0],
+                "sample_loss_mask": 1.0,
+                "input_lengths": 4,
+                "rewards": 1.0,
+            }
+        ),
+        [IDS],
+        [0],
+    ),
     "nemo-gym.jsonl": Shape(
         lines(
             {

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
 import packing.sources
-from packing.sources.chat.tokenizer import load_tokenizer
+from packing.sources.chat.tokenizer_files import load_tokenizer
 from packing.sources.errors import SourceError, Where
 from packing.sources.load import load_here as load
 from packing.sources.loaded import Loaded
@@ -260,6 +260,21 @@ def begins(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tokenizer]:
 
 class TestPlainPrompts:
     """A prompt of plain text begins as the tokenizer's own encode lets it begin."""
+
+    @pytest.mark.parametrize(
+        ("prompt", "stripped"),
+        [
+            ("user\n1?\nassistant\n", True),
+            (f"<|im_start|>user\n1?{END}\n<|im_start|>assistant\n", False),
+            ("Who is the assistant", False),
+            ("", False),
+        ],
+    )
+    def test_special_tokens_that_were_left_out_are_told(
+        self, prompt: str, stripped: bool, tmp_path: Path
+    ) -> None:
+        loaded = read(write_lines(tmp_path / "a.jsonl", [{"prompt": prompt, "completion": "2"}]))
+        assert bool(loaded.flags[0] & Flag.STRIPPED) == stripped
 
     @pytest.mark.parametrize("text", ["1 + 1 = ", " x", "<|im_start|>user\n1?", "a<|im_start|>"])
     def test_ids_are_those_of_the_engine(

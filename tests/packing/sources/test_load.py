@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from packing.rows import Rows
 from packing.sources import cache
-from packing.sources.chat.tokenizer import load_tokenizer
+from packing.sources.chat.tokenizer_files import load_tokenizer
 from packing.sources.errors import LoadCancelled, SourceError
 from packing.sources.load import Progress
 from packing.sources.load import load_here as load

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from packing.sources import cache, sandbox
-from packing.sources.chat.tokenizer import BUNDLED_FOLDER
+from packing.sources.chat.tokenizer_files import BUNDLED_FOLDER
 from packing.sources.errors import LoadCancelled, SourceError, Where
 from packing.sources.load import Progress, load, load_here
 from packing.sources.spec import SourceSpec
