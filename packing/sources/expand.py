@@ -86,7 +86,7 @@ class Expander:
             rows = [g.row(self._padding) for g in given]
         elif self._roles.first("messages"):
             rows = self._conversations(record, where)
-        elif self._roles.first("prompt") or self._roles.first("question"):
+        elif self._roles.asked:
             rows = self._prompted(record, where)
         else:
             rows = self._alone(record, where)
@@ -143,8 +143,7 @@ class Expander:
         return [RowParts(parts, path, key, flags) for parts in rows]
 
     def _prompted(self, record: Record, where: Where) -> list[RowParts]:
-        question = self._roles.first("question")
-        path = self._roles.first("prompt") or question or ""
+        path = self._roles.asked or ""
         value = required(record, path, where)
         if self._roles.first("prompt") is None and isinstance(value, str):
             value = [{"role": "user", "content": value}]

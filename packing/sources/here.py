@@ -25,6 +25,7 @@ from packing.sources.errors import LoadCancelled, SourceError, Where
 from packing.sources.expand import Expander
 from packing.sources.files.opened import Opened, open_source
 from packing.sources.files.paths import check_allowed
+from packing.sources.layouts.known import WITHOUT_PROMPT
 from packing.sources.loaded import Loaded, PrefixReport, Provenance, keep, preview_of, restored
 from packing.sources.odd import OddRecords
 from packing.sources.problems import Flag, find_flags
@@ -215,6 +216,7 @@ def _build(
     built = replace(built, flags=find_flags(built.rows, built.flags))
     built, left_out = without_dropped(built, spec)
     foreign = tokenizer is not None and tokenizer.name == BUNDLED and spec.kind != "sample"
+    alone = reading.roles.first("completion") and not reading.roles.asked
     broken = (
         prefix
         and prefix.broken
@@ -231,6 +233,7 @@ def _build(
         and f"{builder.compared - wrong:,} of {builder.compared:,} rows have the number of tokens "
         "they were generated with.",
         padding and (built.flags & np.uint16(Flag.PADDING)).any() and padding.note,
+        alone and WITHOUT_PROMPT,
         expander.begun and tokenizer and BEGUN.format(tokenizer.decode(tokenizer.start_ids)),
         spec.simulate and "Completions are simulated: lengths are drawn, tokens are made up.",
         foreign and OTHER_TOKENIZER,

@@ -24,7 +24,7 @@ from packing.sources.columns import Column, describe
 from packing.sources.errors import SourceError
 from packing.sources.files.hub import is_saved_dataset
 from packing.sources.files.opened import open_source
-from packing.sources.files.paths import find_files
+from packing.sources.files.paths import SourceFile, find_files
 from packing.sources.here import (
     OTHER_TOKENIZER,
     Progress,
@@ -60,7 +60,7 @@ def load(
     """
     if spec.kind == "sample" and spec.tokenizer in (None, BUNDLED):
         return load_here(spec, progress, cancelled, allowed_roots, upload)
-    seen = _seen_key(spec, allowed_roots)
+    seen, files = _seen_key(spec, allowed_roots)
     if seen and (key := cache.read_seen(seen)) and (loaded := _kept(key, None, spec)):
         return loaded
     # A download says nothing until it is there.
@@ -74,22 +74,33 @@ def load(
         loaded = _kept(made["key"], Path(made["folder"]), spec, passing)
         if loaded is None:
             raise SourceError(f"{spec.location}: the rows were made and are gone; load it again.")
+        if files and not seen and loaded.provenance.files == len(files):
+            # Written a moment ago: is it still what was read?
+            content = cache.content_digest(files, lambda _: None, never)
+            seen = _seen_key(spec, allowed_roots)[0]
+            seen = seen if content == loaded.provenance.content else None
         if seen and not passing:
             cache.write_seen(seen, made["key"])
     return replace(loaded, provenance=replace(loaded.provenance, from_cache=made["from_cache"]))
 
 
-def _seen_key(spec: SourceSpec, allowed_roots: Sequence[Path] | None) -> str | None:
-    """What a load of files is remembered by, without a look into them; None for other sources."""
+def _seen_key(
+    spec: SourceSpec, allowed_roots: Sequence[Path] | None
+) -> tuple[str | None, list[SourceFile]]:
+    """What a load of files is remembered by, without a look into them, and the files.
+
+    None where one was written a moment ago, and for other sources.
+    """
     others: list[str] = []
     if spec.kind != "file" or is_saved_dataset(Path(spec.location).expanduser()):
-        return None
+        return None, []
     try:
         check_tokenizer(spec, allowed_roots)
         files = find_files(spec.location, allowed_roots, others)
-        return cache.seen_key(spec.to_json(), others, [f.path for f in files if f.path])
+        key = cache.seen_key(spec.to_json(), others, [f.path for f in files if f.path])
+        return key, files
     except (SourceError, OSError):
-        return None  # the child says what is wrong
+        return None, []  # the child says what is wrong
 
 
 def _kept(key: str, folder: Path | None, spec: SourceSpec, passing: bool = False) -> Loaded | None:

@@ -55,7 +55,7 @@ PROMPT = (
     "input_text",
     "prompt_text",
 )
-QUESTION = ("question", "problem", "instruction", "query")
+QUESTION = ("question", "problem", "instruction", "query", "user_prompt", "user_message")
 SAMPLED = (
     "completion",
     "completions",

@@ -57,6 +57,11 @@ class Roles:
         return next((path for r, path in self.pairs if r == role), None)
 
     @property
+    def asked(self) -> str | None:
+        """Where the prompts are, or None."""
+        return self.first("prompt") or self.first("question")
+
+    @property
     def columns(self) -> set[str]:
         """Every top-level column that may hold a path's start (keys may hold dots)."""
         out = set()
@@ -160,6 +165,10 @@ def _content(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
         return [(whole, n) for n in chosen]
     # Of several such columns, the others say something of the first: its parts, a score's input.
     sampled = next((p for n in SAMPLED if n in sample and (p := _completions(sample, n))), [])
+    sampled = sampled or [p for n in sample if _one_of_several(n) for p in _completions(sample, n)]
+    if head and not sampled and isinstance(sample.get("choices"), list):
+        # Of an API they are objects; texts are those of a question with several answers.
+        sampled = [p for p in _completions(sample, "choices") if "*" in p[1]]
     if head and sampled:
         return head + sampled
     rest = {k: v for k, v in sample.items() if ("prompt", k) not in head}
@@ -243,6 +252,12 @@ def _completions(sample: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
             pairs = [("completion", f"{name}.*.{key}")]
             return pairs + ([("reward", f"{name}.*.{reward}")] if reward else [])
     return []
+
+
+def _one_of_several(name: str) -> bool:
+    """A column of one sample among numbered ones: ``response_0``, ``completion_b``."""
+    base, _, last = name.rpartition("_")
+    return base in SAMPLED and (last.isdecimal() or len(last) == 1)
 
 
 def _dicts_of_samples(sample: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -187,22 +187,31 @@ def _decoded_records(elements: list[Any], size: int, name: str) -> Found:
 
 
 def unwrapped(value: Record, depth: int = DEPTH) -> list[Any] | None:
-    """The list of records that an object wraps; None where it is a record itself."""
+    """The list of records that an object wraps; None where it is a record itself.
+
+    Where it wraps several lists of one kind, those of all.
+    """
     if layout_of([value], nested=False) or _holds_rows([value]):
         return None
-    best: list[Any] = []
-    inner = value.values() if depth else ()
-    for found in inner:
+    lists: list[list[Any]] = []
+    for found in value.values() if depth else ():
         if isinstance(found, Mapping):
             found = unwrapped(dict(found), depth - 1) or (
                 list(found.values()) if _are_rows(list(found.values())) else None
             )
-        if isinstance(found, list) and len(found) > len(best) and _are_rows(found):
-            best = found
-    if not best and depth == DEPTH:
-        by_name = list(value.values())
-        return by_name if len(by_name) > 1 and _are_rows(by_name) else None
-    return best or None
+        if isinstance(found, list) and _are_rows(found):
+            lists.append(found)
+    if lists:
+        # All lists of one kind: of tasks by name, of splits.
+        kind = _kind(max(lists, key=len))
+        return [element for found in lists if _kind(found) == kind for element in found]
+    by_name = list(value.values())
+    return by_name if depth == DEPTH and len(by_name) > 1 and _are_rows(by_name) else None
+
+
+def _kind(found: list[Any]) -> object:
+    records = [r for r in found[:20] if isinstance(r, dict)]
+    return {p for p in recognise(records) if p[0] in CONTENT} if records else "chats"
 
 
 def _are_rows(found: list[Any]) -> bool:

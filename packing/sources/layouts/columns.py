@@ -9,7 +9,7 @@ from packing.sources import fields
 from packing.sources.chunks import Record
 from packing.sources.dialects import as_messages
 from packing.sources.layouts import exchange
-from packing.sources.role_names import COMPLETION_IDS, INPUT_IDS, MESSAGES, PROMPT_IDS
+from packing.sources.role_names import COMPLETION_IDS, INPUT_IDS, MESSAGES, PROMPT_IDS, QUESTION
 
 SYSTEM = ("system", "system_prompt", "system_message")
 
@@ -54,8 +54,7 @@ def stepwise(record: Record, place: str) -> list[Record] | None:
 
 def columns_of_a_prompt(record: Record, place: str) -> list[Record] | None:
     """A question with what comes before it in columns of their own."""
-    asks = ("instruction", "question", "query", "problem", "prompt")
-    name = next((n for n in asks if isinstance(record.get(n), str)), None)
+    name = next((n for n in (*QUESTION, "prompt") if isinstance(record.get(n), str)), None)
     if name is None:
         return None
     after = next((n for n in ("input", "context") if isinstance(record.get(n), str)), None)
@@ -66,7 +65,7 @@ def columns_of_a_prompt(record: Record, place: str) -> list[Record] | None:
     if after == "input" and name != "instruction":
         return None  # beside a prompt of its own, `input` is something else
     text, more = str(record[name]), str(record[after]) if after else ""
-    if more and name in ("instruction",):
+    if more and name == "instruction":
         text = f"{text}\n{more}"
     elif more:
         text = f"{more}\n\n{text}"

@@ -220,6 +220,10 @@ def _complete(records: Sequence[Record], nested: bool = True) -> bool:
     )
 
 
+WITHOUT_PROMPT = (
+    "The file has the answers only: rows hold no prompt, so siblings share nothing. Give the "
+    "prompts with them to see what trees save."
+)
 LAYOUTS = (
     *(Layout(name, convert, note) for name, convert, note in LOGS),
     Layout("Langfuse observations", _observations, "What is no call of a model is not a row."),
@@ -229,12 +233,7 @@ LAYOUTS = (
     Layout("messages and an answer beside them", _messages_and_answer),
     Layout("requests and responses", _request_and_response),
     Layout("messages and the system message beside them", system_beside),
-    Layout(
-        "answers without their questions",
-        _answers_alone,
-        "The file has the answers only: rows hold no prompt, so siblings share nothing. Give the "
-        "requests with them to see what trees save.",
-    ),
+    Layout("answers without their questions", _answers_alone, WITHOUT_PROMPT),
     Layout(
         "a question and what comes before it",
         columns_of_a_prompt,

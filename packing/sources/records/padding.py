@@ -39,7 +39,9 @@ class End(NamedTuple):
     def run(self) -> int:
         """How often the outermost id stands there in a row."""
         ids = self.ids[: self.outside]
-        other = np.flatnonzero(ids != ids[0]) if len(ids) else ids
+        if len(ids) < 2 or ids[0] != ids[1]:
+            return min(len(ids), 1)
+        other = np.flatnonzero(ids != ids[0])
         return int(other[0]) if len(other) else len(ids)
 
     def inner(self) -> int | None:

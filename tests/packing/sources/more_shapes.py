@@ -316,6 +316,26 @@ MORE: dict[str, Shape] = {
     "sharegpt-system.json": Shape(
         document([{"system": "Be brief.", "conversations": SHAREGPT}]), [f"{SYSTEM}|{ASKED}"], [0]
     ),
+    "samples-by-task.json": Shape(
+        document({"t1": [{"messages": PAIR}], "t2": [{"messages": [user("2+2?"), said("4")]}]}),
+        [ASKED, f"2+2?|«4{END}»"],
+        [0, 1],
+    ),
+    "openai-completions.jsonl": Shape(
+        lines({"prompt": "1+1?", "choices": [{"text": "2"}, {"text": "3"}], "model": "m"}),
+        [ASKED, THREE],
+        [0, 0],
+    ),
+    "safe-rlhf.parquet": Shape(
+        table({"prompt": "1+1?", "response_0": "2", "response_1": "3", "better_response_id": 0}),
+        [ASKED, THREE],
+        [0, 0],
+    ),
+    "system-and-user.jsonl": Shape(
+        lines({"system_prompt": "Be brief.", "user_prompt": "1+1?", "response": "2"}),
+        [f"{SYSTEM}|{ASKED}"],
+        [0],
+    ),
     "arena.parquet": Shape(
         table({"conversation_a": PAIR, "conversation_b": [user("1+1?"), said("3")]}),
         [ASKED, THREE],
