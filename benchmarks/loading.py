@@ -3,10 +3,11 @@
     python -m benchmarks.loading [--rows 100000] [--ids 5000000] [--tokens 150000000] [--json]
 
 Three files of token ids are made: ``--rows`` short rows, one row of ``--ids``, and rows of 2,000
-with both masks up to ``--tokens`` (150 million are 2 GB of JSON lines). Each is loaded by a process
-of its own, twice by another: what counts is the whole of ``load``, with the child process that
-reads and without Python's start. Peak memory is that of both processes, each at its own peak: an
-upper bound. The machine's load is said beside the figures: on a busy one they are longer.
+with both masks up to ``--tokens`` (150 million are 2 GB of JSON lines). Each is loaded twice, every
+time by a new process: what counts is the whole of ``load``, with the child process that reads and
+without Python's own start. Peak memory is that of both processes, each at its own peak: an upper
+bound. The machine's load is said beside the figures: on a busy one seconds are longer, those of the
+CPUs (both processes, Python's start counted) less so.
 """
 
 from __future__ import annotations
@@ -52,13 +53,16 @@ def measure(path: str) -> dict[str, float]:
     loaded = load(SourceSpec("file", path))
     seconds = time.perf_counter() - start
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    peaks = []
+    peak, ticks = 0, 0
     for process in ("self", *children):
         status = Path(f"/proc/{process}/status").read_text()
-        peaks.append(1024 * int(status.partition("VmHWM:")[2].split()[0]))
+        peak += 1024 * int(status.partition("VmHWM:")[2].split()[0])
+        spent = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(spent[11]) + int(spent[12])
     return {
         "seconds": seconds,
-        "peak_bytes": sum(peaks),
+        "cpu_seconds": ticks / os.sysconf("SC_CLK_TCK"),
+        "peak_bytes": peak,
         "rows": len(loaded.rows),
         "tokens": loaded.rows.n_tokens,
         "from_cache": loaded.provenance.from_cache,
@@ -95,7 +99,8 @@ def main() -> None:
                     m = measured[-1]
                     print(
                         f"{kind:6} {m['bytes'] / 1e9:5.2f} GB {m['rows']:7,} rows {load:5} "
-                        f"{m['seconds']:7.2f} s  peak {m['peak_bytes'] / 1e9:.2f} GB  "
+                        f"{m['seconds']:7.2f} s ({m['cpu_seconds']:.2f} of CPU)  "
+                        f"peak {m['peak_bytes'] / 1e9:.2f} GB  "
                         f"({m['limit']}; load of the machine {m['machine_load']:.1f})",
                         flush=True,
                     )

@@ -35,6 +35,8 @@ def batch(record: Record, place: str) -> list[Record] | None:
     sizes = {len(record[n]) for n in names if fields.is_lists_of_ids(record.get(n))}
     if len(sizes) != 1 or any(fields.is_ids(record.get(n)) for n in names):
         return None
+    if any(fields.is_messages(record.get(n)) for n in MESSAGES):
+        return None  # lists of one chat, one for each message
     (count,) = sizes
     each = {k: v for k, v in record.items() if isinstance(v, list) and len(v) == count}
     rest = {k: v for k, v in record.items() if k not in each}
