@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,3 +54,20 @@ def names(records: Sequence[Mapping[str, Any]]) -> str:
     inside = [c.path for c in describe(records)]
     names = inside if len(inside) <= 20 else names
     return ", ".join(names[:20]) + (" …" if len(names) > 20 else "") if names else "none"
+
+
+def named(
+    sample: Mapping[str, Any],
+    choices: Sequence[str],
+    fits: Callable[[Any], bool],
+    text: bool = False,
+) -> str | None:
+    """The first of ``choices`` whose value fits; its JSON is read but where ``text`` is wanted."""
+    return next(
+        (
+            n
+            for n in choices
+            if n in sample and fits(sample[n] if text else fields.unpacked(sample[n]))
+        ),
+        None,
+    )

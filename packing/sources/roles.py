@@ -16,29 +16,24 @@ from typing import Any
 import numpy as np
 
 from packing.sources import fields
-from packing.sources.columns import names, walk
+from packing.sources.columns import named, names, walk
 from packing.sources.dialects import is_conversation
 from packing.sources.errors import SourceError
 from packing.sources.role_names import (
     ANSWERS,
-    ATTENTION,
-    COMPLETION_IDS,
     CONTENT,
     GROUP,
-    INPUT_IDS,
-    LOSS_MASK,
     MESSAGES,
     PROMPT,
-    PROMPT_IDS,
     QUESTION,
     REWARD,
     ROW_OR_GROUP,
-    SAMPLE_IDS,
     SAMPLE_TEXT,
     SAMPLED,
     STEP,
     TRAJECTORY,
 )
+from packing.sources.token_ids import recognised_ids
 
 FEWEST = 4
 COMPARED = 100  # first records that tell an id of a group from a number of a row
@@ -153,8 +148,8 @@ def _content(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
     given = recognised_ids(sample)
     if given:
         return given
-    question = _named(sample, QUESTION, _texty)
-    prompt = _named(sample, PROMPT, _promptlike)
+    question = named(sample, QUESTION, _texty, True)
+    prompt = named(sample, PROMPT, _promptlike, True)
     head = [("prompt", prompt)] if prompt else [("question", question)] if question else []
     chosen = [n for n in ("chosen", "rejected") if n in sample]
     if len(chosen) == 2:
@@ -172,58 +167,20 @@ def _content(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
     if head and sampled:
         return head + sampled
     rest = {k: v for k, v in sample.items() if ("prompt", k) not in head}
-    messages = _named(sample, MESSAGES, _conversation) or _nested_messages(rest)
+    messages = named(sample, MESSAGES, _conversation) or _nested_messages(rest)
     if messages:
         return [("messages", name) for name in _series(sample, messages)]
     if head:
         several = _dicts_of_samples(sample)
         answers = [("completion", n) for n in ANSWERS if _texty(sample.get(n))]
         return head + answers + several if several else head + answers[:1]
-    text = _named(sample, ("text", "content"), _texty)
+    text = named(sample, ("text", "content"), _texty, True)
     if text and any(_texty(sample.get(n)) for n in ("role", "speaker")):
         return []  # one message of a chat, of which no column says which
     if text:
         return [("text", text)]
     alone = sampled or [("text", n) for n in ANSWERS if _texty(sample.get(n))][:1]
     return alone
-
-
-def recognised_ids(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Roles of a record that holds token ids; empty where it holds none."""
-    # A list under the standard name is taken as it is, so that a bad id is named, not the column.
-    ids = _named(sample, INPUT_IDS[:1], _listy) or _named(sample, INPUT_IDS, fields.is_ids)
-    prompt_ids = _named(sample, PROMPT_IDS, fields.is_ids)
-    sampled = next((p for n in COMPLETION_IDS if (p := _sampled_ids(sample, n))), None)
-    sampled = sampled or next(
-        (p for n in ("choices", *SAMPLED) if (p := _sampled_ids(sample, n))), None
-    )
-    seen = [("attention_mask", n) for n in ATTENTION if _listy(fields.unpacked(sample.get(n)))]
-    loss = _named(sample, LOSS_MASK, _listy)
-    masks = seen + ([("loss_mask", loss)] if loss else [])
-    if ids and loss:
-        return [("input_ids", ids), *masks]
-    if ids and sampled and not prompt_ids and not _ends_with(sample[ids], sample.get(sampled)):
-        prompt_ids = ids  # of an engine: what it was given, and what it returned
-    if prompt_ids and sampled:
-        return [("prompt", prompt_ids), ("completion", sampled), *masks]
-    return [("input_ids", ids), *masks] if ids else []
-
-
-def _sampled_ids(sample: Mapping[str, Any], name: str) -> str | None:
-    """Path of the sampled ids of a column: ids, lists of them, or objects that hold them."""
-    value = fields.unpacked(sample.get(name))
-    if fields.is_ids(value) or fields.is_lists_of_ids(value):
-        return name
-    if isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
-        key = next((k for k in SAMPLE_IDS if all(fields.is_ids(v.get(k)) for v in value)), None)
-        return f"{name}.*.{key}" if key else None
-    return None
-
-
-def _ends_with(whole: Any, end: Any) -> bool:
-    if not _listy(whole) or not _listy(end):
-        return True
-    return 0 < len(end) < len(whole) and list(whole)[-len(end) :] == list(end)
 
 
 def _segments(value: Any) -> bool:
@@ -288,19 +245,6 @@ def _series(sample: Mapping[str, Any], name: str) -> list[str]:
     return [n for n in same if _conversation(fields.unpacked(sample[n]))] or [name]
 
 
-def _named(sample: Mapping[str, Any], names: Sequence[str], fits: Any) -> str | None:
-    """The first of ``names`` whose value fits; JSON text is read only where a list is wanted."""
-    as_it_is = fits in (_texty, _promptlike)
-    return next(
-        (
-            n
-            for n in names
-            if n in sample and fits(sample[n] if as_it_is else fields.unpacked(sample[n]))
-        ),
-        None,
-    )
-
-
 def _merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One record that has, for each column, the first value that says something."""
     out: dict[str, Any] = {}
@@ -318,10 +262,6 @@ def _says_nothing(value: Any) -> bool:
 
 def _texty(value: Any) -> bool:
     return isinstance(value, str)
-
-
-def _listy(value: Any) -> bool:
-    return isinstance(value, list | np.ndarray)
 
 
 def _promptlike(value: Any) -> bool:

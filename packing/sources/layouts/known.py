@@ -27,7 +27,8 @@ from packing.sources.layouts.columns import (
 )
 from packing.sources.layouts.logs import LOGS
 from packing.sources.role_names import ANSWERS, MESSAGES, SAMPLED
-from packing.sources.roles import recognise, recognised_ids
+from packing.sources.roles import recognise
+from packing.sources.token_ids import recognised_ids
 
 Convert = Callable[[Record, str], list[Record] | None]
 
