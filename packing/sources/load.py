@@ -92,9 +92,11 @@ def _seen_key(
     None where one was written a moment ago, and for other sources.
     """
     others: list[str] = []
-    if spec.kind != "file" or is_saved_dataset(Path(spec.location).expanduser()):
+    if spec.kind != "file":
         return None, []
     try:
+        if is_saved_dataset(Path(spec.location).expanduser()):
+            return None, []
         check_tokenizer(spec, allowed_roots)
         files = find_files(spec.location, allowed_roots, others)
         key = cache.seen_key(spec.to_json(), others, [f.path for f in files if f.path])

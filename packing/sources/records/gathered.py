@@ -183,8 +183,11 @@ def gathering_of(
     for speaker, said in [(s, t) for s in SPEAKER for t in SAID] if chat else PLAIN:
         if not {speaker, said} <= columns.keys():
             continue
-        names = [str(r.get(speaker)).strip().lower() in known for r in records]
-        if all(names) or (any(names) and (speaker, said) in PLAIN[:2]):
+        speakers_of = [str(r.get(speaker)).strip().lower() for r in records]
+        names = [name in known for name in speakers_of]
+        # One who speaks alone, line after line, is no chat.
+        several = bool(chat) or len(set(speakers_of)) > 1 or len(records) == 1
+        if several and (all(names) or (any(names) and (speaker, said) in PLAIN[:2])):
             break
     else:
         return None

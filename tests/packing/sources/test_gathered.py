@@ -123,6 +123,13 @@ def test_rows_of_their_own_are_not_gathered(record: dict[str, Any]) -> None:
     assert gathering_of([record, record]) is None
 
 
+def test_one_who_speaks_alone_is_no_chat(tmp_path: Path) -> None:
+    asked = [{"role": "user", "content": f"q{n}"} for n in range(3)]
+    with pytest.raises(SourceError, match="no column is recognised"):
+        read(write_lines(tmp_path / "a.jsonl", asked))
+    assert len(read(write_lines(tmp_path / "b.jsonl", asked[:1])).rows) == 1
+
+
 def test_an_action_without_a_recorded_response_is_its_thought_and_a_call() -> None:
     action = {"source": "agent", "action": "run", "args": {"command": "ls", "thought": "look"}}
     made = as_messages([*EVENTS[:2], action])

@@ -213,6 +213,10 @@ class TestLoad:
             sentences.append(str(caught.value))
         assert sentences[0] == sentences[1]
 
+    def test_a_name_that_no_disk_takes_is_a_sentence(self) -> None:
+        with pytest.raises(SourceError, match=r"cannot be opened \(File name too long\)"):
+            load(SourceSpec("file", "a" * 5000))
+
     def test_folders_that_are_not_allowed(self, path: Path, tmp_path: Path) -> None:
         (tmp_path / "only").mkdir()
         with pytest.raises(SourceError, match="outside"):
