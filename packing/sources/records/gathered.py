@@ -4,7 +4,7 @@ Notable:
 - a column of ids says which chat a message is of; without one, a file is one chat, and where
   turns are numbered, a number that goes back begins another
 - where messages name the one they answer, every path from the first to a last one is a chat
-- messages of a chat may stand anywhere in a file up to HELD_BYTES of text; of a longer file, chats
+- messages of a chat may stand anywhere in a file up to HELD_BYTES; of a longer file, chats
   are given on as they end, and one that comes back after that is an error
 """
 
@@ -26,6 +26,7 @@ from packing.sources.role_names import CONTENT, TRAJECTORY
 from packing.sources.roles import recognise
 
 HELD_BYTES = 256 << 20
+OF_A_RECORD = 300  # bytes of a record beside its text
 SPEAKER = ("role", "from", "speaker", "author", "source")
 SAID = ("content", "value", "text", "message", "utterance")
 # Also where no column says which chat it is; of the latter two, every speaker must be known.
@@ -118,7 +119,8 @@ class _Held:
         self.file = where.file
         self._places.setdefault(key, where)
         self.chats.setdefault(key, []).append((turn, record))
-        self.size += sum(len(v) for v in record.values() if isinstance(v, str))
+        text = sum(len(v) for v in record.values() if isinstance(v, str))
+        self.size += text + OF_A_RECORD
         if not by.chat and self.size > HELD_BYTES:
             raise where.error(
                 f"one chat of more than {HELD_BYTES >> 20} MiB is not read",
