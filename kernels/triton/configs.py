@@ -141,6 +141,14 @@ def family(arch: int) -> int:
     return 90 if arch < 100 else 100
 
 
+def first_release(arch: int) -> tuple[int, int] | None:
+    """The first release of Triton that compiles the kernels for ``arch``; None: all of them do.
+
+    The compiler of 3.5 stops the whole process on loops like ours for sm_100.
+    """
+    return (3, 6) if family(arch) == 100 else None
+
+
 @cache
 def triton_version() -> tuple[int, int]:
     """Major and minor release of the installed Triton."""

@@ -28,7 +28,7 @@ from kernels.triton.configs import (
     Pass,
     bushy_config,
     default_config,
-    family,
+    first_release,
     heads_per_tile,
     triton_version,
 )
@@ -67,11 +67,10 @@ def unavailable_reason(device: torch.device, dtype: torch.dtype, head_dim: int) 
     if major < 8:
         has = f"{major}.{minor}"
         return f"the Triton kernels need compute capability 8.0 or newer; this GPU has {has}"
-    release = triton_version()
-    if family(major * 10 + minor) == 100 and release < (3, 6):
-        # Its compiler stops the whole process on loops like ours.
-        installed = ".".join(map(str, release))
-        return f"on this GPU the Triton kernels need Triton 3.6 or newer, not {installed}"
+    release, needed = triton_version(), first_release(major * 10 + minor)
+    if needed is not None and release < needed:
+        installed, newer = (".".join(map(str, x)) for x in (release, needed))
+        return f"on this GPU the Triton kernels need Triton {newer} or newer, not {installed}"
     return None
 
 
