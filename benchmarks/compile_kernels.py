@@ -87,7 +87,7 @@ def _ways(kernel: Pass, arch: int, head_dim: int) -> tuple[bool, ...]:
     """By descriptors or by pointers; the backward of five products is meant for descriptors."""
     if kernel == "dqkv":
         return (True,) if arch >= FIRST_ARCH else ()
-    both = arch >= FIRST_ARCH and by_descriptor(kernel, head_dim)
+    both = arch >= FIRST_ARCH and by_descriptor(kernel, head_dim, arch)
     return (True, False) if both else (False,)
 
 

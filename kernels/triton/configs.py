@@ -83,11 +83,11 @@ _HALF: dict[int, dict[tuple[Pass, int], Config]] = {
         ("forward", 96): Config(128, 64, 8, 3),
         ("forward", 128): Config(128, 64, 8, 3),
         ("forward", 256): Config(128, 32, 8, 2),
-        ("dq", 64): Config(128, 64, 8, 2),
+        ("dq", 64): Config(128, 64, 4, 2),
         ("dq", 96): Config(128, 64, 8, 2),
         ("dq", 128): Config(128, 64, 8, 2),
         ("dq", 256): Config(128, 32, 8, 2),
-        ("dkv", 64): Config(64, 128, 8, 3),
+        ("dkv", 64): Config(64, 128, 4, 3),
         ("dkv", 96): Config(64, 128, 8, 2),
         ("dkv", 128): Config(64, 128, 8, 2),
         ("dkv", 256): Config(32, 64, 8, 2),
@@ -111,9 +111,21 @@ _FLOAT32: dict[tuple[Pass, int], Config] = {
     ("dkv", 256): Config(16, 32, 8, 1),
 }
 
-# Where tiles come by pointers, whose registers leave no room for the above.
+# Where tiles come by pointers, whose registers leave no room for the above. For sm_100 Triton 3.9
+# stops on loops over runs of key tiles that load ahead by pointers, so these have one stage.
 _POINTERS: dict[int, dict[tuple[Pass, int], Config]] = {
-    90: {("forward", 256): Config(128, 32, 8, 2)},
+    90: {("forward", 256): Config(128, 32, 8, 2), ("dkv", 256): Config(32, 32, 8, 2)},
+    100: {
+        ("forward", 64): Config(128, 64, 8, 1),
+        ("forward", 96): Config(128, 64, 8, 1),
+        ("forward", 128): Config(64, 64, 4, 1),
+        ("forward", 256): Config(128, 32, 8, 1),
+        ("dq", 64): Config(128, 64, 8, 1),
+        ("dq", 96): Config(128, 64, 8, 1),
+        ("dq", 128): Config(128, 64, 8, 1),
+        ("dq", 256): Config(64, 32, 8, 1),
+        ("dkv", 64): Config(64, 128, 4, 2),
+    },
 }
 
 # The backward of five products, opt-in.
@@ -121,7 +133,7 @@ _FUSED = {
     64: Config(64, 128, 8, 2),
     96: Config(32, 128, 8, 1),
     128: Config(32, 128, 8, 1),
-    256: Config(16, 64, 8, 1),
+    256: Config(32, 32, 8, 1),
 }
 
 # In the interpreter a step costs the same whatever its size, so tiles are large.
@@ -186,14 +198,14 @@ def default_config(
     return chosen
 
 
-def by_descriptor(name: Pass, head_dim: int) -> bool:
+def by_descriptor(name: Pass, head_dim: int, arch: int) -> bool:
     """Whether a pass reads by tensor descriptors where it can: where those do not make it spill."""
-    return not (name == "dq" and head_dim == 256)
+    return not (name == "dq" and head_dim == 256 and family(arch) == 90)
 
 
 def bushy_config(config: Config) -> Config:
-    """Half the keys and half the warps of a dK and dV tile: the same work a thread."""
-    return replace(config, keys=config.keys // 2, warps=config.warps // 2)
+    """Half the keys and half the warps of a dK and dV tile, but a warp group: as much a thread."""
+    return replace(config, keys=config.keys // 2, warps=max(4, config.warps // 2))
 
 
 def heads_per_tile(group: int, rows: int) -> int:

@@ -32,7 +32,7 @@ from kernels.triton.configs import (
     heads_per_tile,
     triton_version,
 )
-from kernels.triton.descriptors import describable
+from kernels.triton.descriptors import architecture, describable
 from kernels.triton.launch import Configs, IntervalMask, backward, forward, is_bushy
 
 MAX_TILE = 128  # rows or keys of the largest tile
@@ -63,11 +63,11 @@ def unavailable_reason(device: torch.device, dtype: torch.dtype, head_dim: int) 
         )
     if device.type != "cuda" or torch.version.hip is not None:
         return f"the Triton kernels need an NVIDIA GPU, not {device.type}"
-    major, minor = torch.cuda.get_device_capability(device)
-    if major < 8:
-        has = f"{major}.{minor}"
+    arch = architecture(device)
+    if arch < 80:
+        has = f"{arch // 10}.{arch % 10}"
         return f"the Triton kernels need compute capability 8.0 or newer; this GPU has {has}"
-    release, needed = triton_version(), first_release(major * 10 + minor)
+    release, needed = triton_version(), first_release(arch)
     if needed is not None and release < needed:
         installed, newer = (".".join(map(str, x)) for x in (release, needed))
         return f"on this GPU the Triton kernels need Triton {newer} or newer, not {installed}"
@@ -116,7 +116,7 @@ def device_configs(
         pointers some of the halved ones would spill).
     described: whether all tensors can be read by tensor descriptors (``descriptors.describable``).
     """
-    arch, release = _architecture(device), triton_version()
+    arch, release = architecture(device), triton_version()
     chosen = {
         name: default_config(name, arch, head_dim, dtype.itemsize, group, release, described)
         for name in PASSES
@@ -138,16 +138,9 @@ def fused_configs(
     An option: its sums of dQ come in any order, so that two runs differ in the last bits.
     """
     chosen = device_configs(device, dtype, head_dim, group)
-    arch, release = _architecture(device), triton_version()
+    arch, release = architecture(device), triton_version()
     fused = default_config("dqkv", arch, head_dim, dtype.itemsize, group, release)
     return {"forward": chosen["forward"], "dqkv": fused}
-
-
-def _architecture(device: torch.device) -> int:
-    if device.type != "cuda":
-        return 0
-    major, minor = torch.cuda.get_device_capability(device)
-    return major * 10 + minor
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -194,5 +194,6 @@ def _kept_file() -> Path:
 def figure(row: Mapping[str, Any], name: str) -> float | None:
     """A positive number of a row; None for whatever else stands there."""
     value = row.get(name)
-    right = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
-    return float(value) if right else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 < value < math.inf else None

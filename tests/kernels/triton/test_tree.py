@@ -267,7 +267,7 @@ def test_dk_and_dv_are_wide_only_where_that_does_not_spill(release: tuple[int, i
 
 
 def test_a_bushy_tree_takes_narrow_key_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernels.triton.tree._architecture", lambda device: 90)
+    monkeypatch.setattr("kernels.triton.tree.architecture", lambda device: 90)
     chain = TreeMask.from_subtree_end(subtree_end_of([(-1, 2_000)]))
     bushy = TreeMask.from_subtree_end(subtree_end_of([(-1, 64)] + [(0, 64)] * 40))
     configs = [
@@ -281,7 +281,7 @@ def test_the_operator_takes_the_tiles_of_its_tree_and_tensors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Halved where the tree is bushy; those of pointers where a tensor cannot be described."""
-    monkeypatch.setattr("kernels.triton.tree._architecture", lambda device: 90)
+    monkeypatch.setattr("kernels.triton.tree.architecture", lambda device: 90)
     monkeypatch.setattr("kernels.triton.tree.triton_version", lambda: (3, 9))
     monkeypatch.setattr("kernels.triton.tree.forward", lambda *given: given[-1])
     monkeypatch.setattr("kernels.triton.tree.backward", lambda *given: given[-1]["dkv"])
