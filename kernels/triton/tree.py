@@ -17,6 +17,7 @@ import math
 import os
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -56,7 +57,7 @@ def unavailable_reason(device: torch.device, dtype: torch.dtype, head_dim: int) 
                     "Triton's interpreter multiplies bfloat16 by its bits, which is wrong; "
                     "use float32 or float16 on a CPU"
                 )
-            return None
+            return _interpreter_reason()
         return (
             "the Triton kernels need an NVIDIA GPU; on a CPU they run only in Triton's "
             "interpreter, for proofs: set TRITON_INTERPRET=1 before starting Python"
@@ -72,6 +73,18 @@ def unavailable_reason(device: torch.device, dtype: torch.dtype, head_dim: int) 
         installed, newer = (".".join(map(str, x)) for x in (release, needed))
         return f"on this GPU the Triton kernels need Triton {newer} or newer, not {installed}"
     return None
+
+
+def _interpreter_reason() -> str | None:
+    """Triton's interpreter before 3.9 turns arrays of one entry into loop bounds."""
+    release, numpy_release = triton_version(), tuple(map(int, np.__version__.split(".")[:2]))
+    if release >= (3, 9) or numpy_release < (2, 4):
+        return None
+    installed = ".".join(map(str, release))
+    return (
+        f"the interpreter of Triton {installed} does not run with numpy {np.__version__}: "
+        "pip install 'numpy<2.4'"
+    )
 
 
 def triton_tree_attention(

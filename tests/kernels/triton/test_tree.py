@@ -330,6 +330,16 @@ def test_reasons_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("kernels.triton.tree.triton_version", lambda r=release: r)
         reason = unavailable_reason(torch.device("cuda"), torch.bfloat16, 64)
         assert reason is None if said is None else said in str(reason)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    for release, numpy_version, runs in (
+        ((3, 6), "2.3.5", True),
+        ((3, 6), "2.4.0", False),
+        ((3, 9), "2.4.0", True),
+    ):
+        monkeypatch.setattr("kernels.triton.tree.triton_version", lambda r=release: r)
+        monkeypatch.setattr("numpy.__version__", numpy_version)
+        said = unavailable_reason(CPU, torch.float32, 64)
+        assert said is None if runs else "pip install 'numpy<2.4'" in str(said)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "not installed" in str(unavailable_reason(CPU, torch.float32, 64))
 
