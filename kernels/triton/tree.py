@@ -160,39 +160,46 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _check(q: Tensor, k: Tensor, v: Tensor, mask: IntervalMask) -> None:
+def check_inputs(q: Tensor, k: Tensor, v: Tensor, subtree_end: Tensor) -> None:
+    """Raise ValueError where q, k, v and a mask's tensor are not what every backend takes."""
+
+    def shapes() -> str:
+        return f"q is {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+
     if q.dim() != 4 or k.dim() != 4 or k.shape != v.shape:
+        raise ValueError(f"q must be (B, Hq, N, D), k and v both (B, Hkv, N, D); {shapes()}")
+    if (q.shape[0], *q.shape[2:]) != (k.shape[0], *k.shape[2:]):
+        raise ValueError(f"q, k and v must agree in batch, tokens and head dim; {shapes()}")
+    if 0 in (*q.shape, *k.shape):
+        raise ValueError(f"no axis may be empty; {shapes()}")
+    if q.shape[1] % k.shape[1]:
         raise ValueError(
-            "q must be (B, Hq, N, D), k and v must be (B, Hkv, N, D); they are "
-            f"{tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
+            f"the {q.shape[1]} query heads must be a multiple of the {k.shape[1]} key heads"
         )
-    if (q.shape[0], q.shape[2], q.shape[3]) != (k.shape[0], k.shape[2], k.shape[3]):
+    if subtree_end.shape != q.shape[2:3] or subtree_end.dtype != torch.int32:
         raise ValueError(
-            "q, k and v must have the same batch, tokens and head dim; q is "
-            f"{tuple(q.shape)}, k and v are {tuple(k.shape)}"
+            f"the mask's subtree_end must be int32 ({q.shape[2]},), made for the padded length; it "
+            f"is {_name(subtree_end.dtype)} {tuple(subtree_end.shape)}"
         )
-    if min(q.shape) == 0 or k.shape[1] == 0:
-        raise ValueError(f"q, k and v must not be empty; q is {tuple(q.shape)}")
+    if not (q.dtype == k.dtype == v.dtype and q.is_floating_point()):
+        dtypes = {x.dtype for x in (q, k, v)}
+        names = ", ".join(sorted(map(_name, dtypes)))
+        raise ValueError(f"q, k and v must have one floating dtype; they have {names}")
+    if not q.device == k.device == v.device == subtree_end.device:
+        devices = sorted({str(x.device) for x in (q, k, v, subtree_end)})
+        raise ValueError(
+            f"q, k, v and the mask must be on one device; they are on {', '.join(devices)}"
+        )
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, mask: IntervalMask) -> None:
+    check_inputs(q, k, v, mask.subtree_end)
     if MAX_HEADS * q.shape[2] * q.shape[3] >= 2**31:
         most = (2**31 - 1) // (MAX_HEADS * q.shape[3])
         raise ValueError(
             f"{q.shape[2]} tokens are too many: at head dim {q.shape[3]} the kernels' 32-bit "
             f"places within a tile reach {most} tokens"
         )
-    if q.shape[1] % k.shape[1]:
-        raise ValueError(f"{q.shape[1]} query heads are no multiple of {k.shape[1]} key heads")
-    if not q.dtype == k.dtype == v.dtype:
-        names = ", ".join(_name(x.dtype) for x in (q, k, v))
-        raise ValueError(f"q, k and v must have one dtype; they have {names}")
-    end = mask.subtree_end
-    if end.shape != (q.shape[2],) or end.dtype != torch.int32:
-        raise ValueError(
-            f"mask.subtree_end must be int32 ({q.shape[2]},), one entry for each of q's tokens; "
-            f"it is {_name(end.dtype)} {tuple(end.shape)}"
-        )
-    if not q.device == k.device == v.device == end.device:
-        devices = ", ".join(str(x.device) for x in (q, k, v, end))
-        raise ValueError(f"q, k, v and mask.subtree_end must be on one device, not {devices}")
 
 
 def _addressable(x: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,14 +110,22 @@ def test_a_fault_in_each_stage_loses_only_that_stage(tmp_path: Path) -> None:
 
 
 def test_a_stage_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "stages", lambda golden, dry: ["machine"])
-    monkeypatch.setitem(gpu.SHARES, "machine", 1.0)
+    """Its time is over as soon as it has written its first row, and hangs."""
     out = tmp_path / "gpu.json"
-    gpu.main(["--dry-run", "--budget", "60", "--out", str(out), "--break", "machine=hang"])
+    rows_file = out.with_suffix(".rows.jsonl")
+
+    class Impatient(subprocess.Popen[bytes]):
+        def wait(self, timeout: float | None = None) -> int:
+            while timeout is not None and not gpu.read_rows(rows_file):
+                time.sleep(0.05)
+            return super().wait(timeout and 0.1)
+
+    monkeypatch.setattr(gpu, "stages", lambda golden, dry: ["machine"])
+    monkeypatch.setattr(subprocess, "Popen", Impatient)
+    gpu.main(["--dry-run", "--out", str(out), "--break", "machine=hang"])
     machine = json.loads(out.read_text())["machine"]
     assert machine["device"].startswith("none: a dry run")
-    assert any("ended after" in row.get("reason", "") for row in gpu.read_rows(
-        out.with_suffix(".rows.jsonl")))  # fmt: skip
+    assert any("ended after" in row.get("reason", "") for row in gpu.read_rows(rows_file))
 
 
 def test_stages_are_the_trees_and_modes_that_there_are() -> None:

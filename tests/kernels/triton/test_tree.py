@@ -351,9 +351,9 @@ def test_inputs_that_do_not_fit_are_named(monkeypatch: pytest.MonkeyPatch) -> No
     for q, k, v, said in [
         (x.q[0], x.k, x.v, "must be"),
         (x.q, x.k, x.v[:, :1], "must be"),
-        (x.q[:, :, :8], x.k, x.v, "same batch, tokens"),
-        (x.q[:, :3], x.k, x.v, "3 query heads are no multiple of 2"),
-        (x.q.half(), x.k, x.v, "one dtype; they have float16, float32, float32"),
+        (x.q[:, :, :8], x.k, x.v, "agree in batch, tokens"),
+        (x.q[:, :3], x.k, x.v, "3 query heads must be a multiple of the 2"),
+        (x.q.half(), x.k, x.v, "one floating dtype; they have float16, float32"),
         (x.q[:, :, :8], x.k[:, :, :8], x.v[:, :, :8], r"int32 \(8,\)"),
         (x.q[:, :0], x.k, x.v, "empty"),
     ]:
