@@ -48,47 +48,39 @@ _WIDE_SINCE = (3, 9)
 # a tile's instructions an element are the same, but queries are read twice as often.
 BUSHY = 0.9
 
-# (pass, head dim) to the configuration of each family, for two-byte dtypes.
+# (pass, head dim) to the configuration of each family, for two-byte dtypes; 96 takes those of 128,
+# whose tiles are as wide.
 _HALF: dict[int, dict[tuple[Pass, int], Config]] = {
     80: {
         ("forward", 64): Config(128, 64, 8, 3),
-        ("forward", 96): Config(128, 32, 8, 3),
         ("forward", 128): Config(128, 32, 8, 3),
         ("forward", 256): Config(64, 32, 8, 2),
         ("dq", 64): Config(64, 32, 4, 3),
-        ("dq", 96): Config(64, 64, 8, 2),
         ("dq", 128): Config(64, 64, 8, 2),
         ("dq", 256): Config(64, 32, 8, 2),
         ("dkv", 64): Config(32, 128, 8, 2),
-        ("dkv", 96): Config(64, 64, 8, 2),
         ("dkv", 128): Config(64, 64, 8, 2),
         ("dkv", 256): Config(16, 64, 8, 2),
     },
     90: {
         ("forward", 64): Config(128, 128, 8, 2),
-        ("forward", 96): Config(128, 128, 8, 2),
         ("forward", 128): Config(128, 128, 8, 2),
         ("forward", 256): Config(128, 64, 8, 2),
         ("dq", 64): Config(128, 64, 8, 3),
-        ("dq", 96): Config(128, 64, 8, 3),
         ("dq", 128): Config(128, 64, 8, 3),
         ("dq", 256): Config(128, 32, 8, 2),
         ("dkv", 64): Config(64, 128, 8, 2),
-        ("dkv", 96): _WIDE_DKV,
         ("dkv", 128): _WIDE_DKV,
         ("dkv", 256): Config(16, 64, 8, 2),
     },
     100: {
         ("forward", 64): Config(128, 64, 8, 3),
-        ("forward", 96): Config(128, 64, 8, 3),
         ("forward", 128): Config(128, 64, 8, 3),
         ("forward", 256): Config(128, 32, 8, 2),
         ("dq", 64): Config(128, 64, 4, 2),
-        ("dq", 96): Config(128, 64, 8, 2),
         ("dq", 128): Config(128, 64, 8, 2),
         ("dq", 256): Config(128, 32, 8, 2),
         ("dkv", 64): Config(64, 128, 4, 3),
-        ("dkv", 96): Config(64, 128, 8, 2),
         ("dkv", 128): Config(64, 128, 8, 2),
         ("dkv", 256): Config(32, 64, 8, 2),
     },
@@ -131,7 +123,6 @@ _POINTERS: dict[int, dict[tuple[Pass, int], Config]] = {
 # The backward of five products, opt-in.
 _FUSED = {
     64: Config(64, 128, 8, 2),
-    96: Config(32, 128, 8, 1),
     128: Config(32, 128, 8, 1),
     256: Config(32, 32, 8, 1),
 }
@@ -184,11 +175,12 @@ def default_config(
     """
     if arch == 0:
         return _INTERPRETER
-    if name == "dqkv":
-        return _FUSED[head_dim] if itemsize < 4 else _FLOAT32["dkv", head_dim]
     if itemsize == 4:
-        return _FLOAT32[name, head_dim]
-    chosen = _HALF[family(arch)][name, head_dim]
+        return _FLOAT32["dkv" if name == "dqkv" else name, head_dim]
+    width = 128 if head_dim == 96 else head_dim
+    if name == "dqkv":
+        return _FUSED[width]
+    chosen = _HALF[family(arch)][name, width]
     if not described:
         chosen = _POINTERS.get(family(arch), {}).get((name, head_dim), chosen)
     if name == "dkv" and family(arch) == 90 and head_dim in (96, 128):
