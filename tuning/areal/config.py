@@ -57,6 +57,7 @@ _FRAME = (
 )
 _AGENT_KEYS = ("econfig", "agent_run_args", "max_turns", "export_style")
 _NEWEST: Version = "main"
+_MOST_HOPS = 50
 
 
 @dataclass(frozen=True)
@@ -171,15 +172,19 @@ class ArealConfig:
 
     def has(self, path: str) -> bool:
         """Whether the file, or a file of its defaults, sets this key."""
-        node: Any = self.values
-        parts = path.split(".")
-        for place, part in enumerate(parts):
-            if isinstance(node, str) and node.startswith("${") and node.endswith("}"):
-                return self.has(".".join([node[2:-1], *parts[place:]]))
-            if not isinstance(node, Mapping) or part not in node:
-                return False
-            node = node[part]
-        return True
+        for _ in range(_MOST_HOPS):  # a section may refer to itself
+            node: Any = self.values
+            parts = path.split(".")
+            for place, part in enumerate(parts):
+                if isinstance(node, str) and node.startswith("${") and node.endswith("}"):
+                    path = ".".join([node[2:-1], *parts[place:]])
+                    break
+                if not isinstance(node, Mapping) or part not in node:
+                    return False
+                node = node[part]
+            else:
+                return True
+        return False
 
     def line(self, path: str) -> int | None:
         return self.yaml.line(path)

@@ -9,7 +9,7 @@ from tuning.areal.config import UNKNOWN
 from tuning.areal.schema import REQUIRED, Version
 from tuning.doctor.rules.base import Case, Found, Refusal, rule
 
-_TWO_CONTROLLERS: tuple[Version, ...] = ("1.0.4", "v1.0.4", "2.0.0", "main")
+_TWO_CONTROLLERS: tuple[Version, ...] = ("1.0.4", "2.0.0", "main")
 
 
 def _joins(case: Case, role: str, target: str) -> bool:
