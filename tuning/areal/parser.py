@@ -19,7 +19,7 @@ from tuning.areal.names import UNKNOWN
 from tuning.areal.schema import REQUIRED, Version, structured, table
 
 Kind = Literal["unknown key", "wrong type", "missing value", "interpolation"]
-_RUNTIME = re.compile(r"\$\{\s*(?:oc\.env|oc\.deprecated|hydra|now|python_version)\s*:")
+_RUNTIME = re.compile(r"\$\{\s*(?:oc\.env|oc\.deprecated|now|python_version)\s*:")
 _LATER = "__known_to_the_run__"
 _MOST = 200
 

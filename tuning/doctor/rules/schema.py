@@ -180,7 +180,7 @@ def wrong_value(case: Case) -> Iterator[Found]:
     for path, known, value in parsed_fields(case):
         if not known.refuses(value):
             continue
-        length = len(value) if known.lengths else value
+        length = len(value) if known.lengths and hasattr(value, "__len__") else value
         fix = {} if known.lengths or known.default in (None, "") else {path: known.default}
         what = f"has {length} entries" if known.lengths else f"is {_shown(value)}"
         default = "" if known.lengths else _default(known)
