@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from tuning.doctor.rules.base import Case, Found, rule
 
+_MOST_GPUS = 100_000
 _FIRST = ("actor", "critic", "ref")
 """The order in which AReaL makes its engines; a teacher and the rollout follow."""
 
@@ -60,10 +61,15 @@ def _cluster(case: Case) -> int | None:
 
 
 def placed(case: Case) -> dict[str, frozenset[int]]:
-    """The GPUs of each role, numbered; the local scheduler starts again at 0 where they end."""
+    """The GPUs of each role, numbered; the local scheduler starts again at 0 where they end.
+
+    Empty where they are more than any cluster has.
+    """
     wraps = _cluster(case) if case.get("scheduler.type") == "local" else None
     found: dict[str, frozenset[int]] = {}
     start = 0
+    if sum(asked(case).values()) > _MOST_GPUS:
+        return found
     for role, n in asked(case).items():
         places = range(start, start + n)
         found[role] = frozenset(place % wraps if wraps else place for place in places)
