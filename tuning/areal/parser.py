@@ -64,8 +64,7 @@ def parse(values: Mapping[str, Any], version: Version, name: str, *, extended: b
     from omegaconf import DictConfig, OmegaConf
 
     given: dict[str, Any] = _without_runtime(deepcopy(dict(values)))
-    known = table(version, name)
-    own = tuple(key for key in given if key not in known) if extended else ()
+    own = tuple(key for key in given if key not in table(version, name)) if extended else ()
     refusals: list[Refusal] = []
     while True:
         base = _base(version, name, (*own, _LATER))
@@ -74,11 +73,17 @@ def parse(values: Mapping[str, Any], version: Version, name: str, *, extended: b
             break
         except Exception as error:  # OmegaConf's own, and what a converter raises
             refusal = _refusal(error, values, version, name)
-            if not refusal.path:  # a whole section that refers to what is not there
-                whole = (k for k, v in given.items() if isinstance(v, str) and "${" in v)
-                blamed = next((k for k in whole if k in known and known[k].section), "")
-                value = raw_at(values, blamed) if blamed else None
-                refusal = replace(refusal, kind="interpolation", path=blamed, value=value)
+            if not refusal.path:  # OmegaConf names no key where a whole section is at fault
+                blamed = _blamed(base, given, str(error))
+                value = raw_at(values, blamed)
+                refers = isinstance(value, str) and "${" in value
+                refusal = replace(
+                    refusal,
+                    kind="interpolation" if refers else "wrong type",
+                    path=blamed,
+                    section=_owner(version, name, blamed),
+                    value=value,
+                )
             place = refusal.path
             if not place or len(refusals) >= _MOST or not _take_out(given, place):
                 refusals.append(refusal)
@@ -159,7 +164,25 @@ def _parts(path: str) -> list[str | int]:
 
 def raw_at(values: Any, path: str) -> Any:
     """What stands at ``path``, such as ``actor.scheduling_spec[0].gpu``; None where nothing."""
-    return _node_at(values, _parts(path))
+    return _node_at(values, _keys(values, path))
+
+
+def _keys(values: Any, path: str) -> list[str | int]:
+    """The parts of ``path``, those joined that are one key with dots in it."""
+    parts, keys = _parts(path), []
+    while parts:
+        n = next((n for n in range(1, len(parts) + 1) if _joined(parts[:n]) in _own(values)), 1)
+        keys.append(_joined(parts[:n]))
+        values, parts = _node_at(values, keys[-1:]), parts[n:]
+    return keys
+
+
+def _joined(parts: list[str | int]) -> str | int:
+    return parts[0] if len(parts) == 1 else ".".join(map(str, parts))
+
+
+def _own(node: Any) -> Iterable[Any]:
+    return node if isinstance(node, Mapping) else ()
 
 
 def _node_at(node: Any, parts: Iterable[str | int]) -> Any:
@@ -171,8 +194,40 @@ def _node_at(node: Any, parts: Iterable[str | int]) -> Any:
     return node
 
 
+def _blamed(base: Any, given: Mapping[str, Any], says: str) -> str:
+    """The innermost key without which OmegaConf says something else, or nothing; else empty."""
+    parts: list[str] = []
+    node: Any = given
+    while isinstance(node, dict):
+        refers = {key: isinstance(one, str) and "${" in one for key, one in node.items()}
+        likely = sorted(node, key=lambda key: not refers[key])
+        found = next((k for k in likely if _says(base, _without(given, [*parts, k])) != says), None)
+        if found is None:
+            break
+        parts.append(found)
+        node = node[found]
+    return ".".join(map(str, parts))
+
+
+def _says(base: Any, given: Mapping[str, Any]) -> str:
+    from omegaconf import OmegaConf
+
+    try:
+        OmegaConf.merge(base, OmegaConf.create(dict(given)))
+    except Exception as error:  # as in ``parse``
+        return str(error)
+    return ""
+
+
+def _without(node: Mapping[str, Any], parts: list[str]) -> dict[str, Any]:
+    first, *rest = parts
+    if rest:
+        return {**node, first: _without(node[first], rest)}
+    return {key: one for key, one in node.items() if key != first}
+
+
 def _take_out(values: Any, path: str) -> bool:
-    *above, last = _parts(path)
+    *above, last = _keys(values, path)
     node = _node_at(values, above)
     if isinstance(node, dict):
         return node.pop(last, REQUIRED) is not REQUIRED

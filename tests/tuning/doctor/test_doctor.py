@@ -12,7 +12,7 @@ from packing.rows import Rows
 from scripts.doctor_examples import OUT, render
 from tests.tuning.configs import BASE, ENGINE, config
 from tests.tuning.doctor_cases import CAP, CASES, KL, MODEL, REF, TREE, Change, actor, backend
-from tuning.areal.config import ArealConfig
+from tuning.areal.config import ArealConfig, ConfigError
 from tuning.areal.schema import Version
 from tuning.doctor.doctor import Finding, check, describe
 from tuning.doctor.rules import RULES, Case
@@ -375,3 +375,54 @@ def test_verdicts_on_published_configs_read_by_hand(shared_dir: Path, name: str)
 
 def test_the_documented_examples_are_what_the_doctor_says(shared_dir: Path) -> None:
     assert OUT.read_text() == render(shared_dir / "data" / "areal_configs")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule", "words"),
+    [
+        ("8192 ", f"{'9' * 400} ", "cap-unset", "bits"),
+        ("8192 ", ".nan ", "wrong-type", "max_tokens_per_mb"),
+        ("fsdp:d4", f"fsdp:d{'4' * 30}", "batch-divides", "do not divide"),
+        ("fsdp:d4", f"fsdp:d{'4' * 5000}", "backend", "no sizes"),
+        ("n_samples: 8", "n_samples: 8\n  a.b: 1", "unknown-key", "gconfig.a.b is no setting"),
+        ("      env_vars:\n        NCCL_DEBUG: WARN", "      env_vars: [a]", "wrong-type", "spec"),
+        ("actor:\n", "actor: hello\nacto:\n", "wrong-type", "actor is 'hello'"),
+        ("n_samples: 8", "n_samples: ${gconfig.n_samples}", "interpolation", "n_samples"),
+        ("actor:\n", "ref: ${ref}\nactor:\n", "interpolation", "ref"),
+        ("path: data", "path: ${hydra:job.name}", "interpolation", "train_dataset.path"),
+    ],
+)
+def test_an_odd_value_is_told_at_its_place_and_nothing_else(
+    old: str, new: str, rule: str, words: str
+) -> None:
+    report = check(config((old, new)), memory_budget_gib=80.0, version="main")
+    named = [one for one in report.errors if one.rule == rule and words in one.problem]
+    assert named and not report.green
+    other = {one.path for one in report.errors} - {named[0].path}
+    assert not any(path.startswith(("saver", "recover", "stats_logger")) for path in other)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"",
+        b"# nothing\n",
+        b"null\n",
+        b"\xff\xfea",
+        bytes(range(256)),
+        b"actor: &a\n  x: *a\n",
+        f"d: {'{a: ' * 90}1{'}' * 90}\n".encode(),
+        f"d: {'[' * 5000}\n".encode(),
+        f"a: {'${a}' * 5000}\n".encode(),
+        b'a: "' + b"${oc.select:" * 300 + b"a" + b"}" * 300 + b'"\n',
+        "".join(f"k{n}: 1\n" for n in range(9000)).encode(),
+        b"x: !!python/object/apply:os.system [ls]\n",
+        b"x: !!set {a, b}\n",
+        b"null: 1\n",
+        b"? [a, b]\n: 1\n",
+    ],
+)
+def test_what_is_no_config_is_one_sentence(odd: bytes) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(ArealConfig.read(odd))
+    assert len(str(caught.value)) < 300 and "Traceback" not in str(caught.value)

@@ -18,6 +18,8 @@ from tuning.areal.schema import Version
 Severity = Literal["fails at start", "fails at first batch", "silently wrong", "slow", "no effect"]
 Scope = Literal["trees", "engine", "actor", "file"]
 """Each engine whose trees are on, each engine; the actor with trees, the file as a whole."""
+MOST_TOKENS = 2**32
+"""Of a tree: its mask alone would have more bytes than any machine."""
 ERRORS: tuple[Severity, ...] = ("fails at start", "fails at first batch", "silently wrong")
 _WHEN: dict[Severity, str] = {
     "fails at start": "when the run starts",
@@ -203,9 +205,9 @@ class Case:
 
     @cached_property
     def cap(self) -> int | None:
-        """``max_tokens_per_mb`` where it is a positive number."""
+        """``max_tokens_per_mb`` where it is a positive number that a tree could have."""
         value = self.setting("mb_spec.max_tokens_per_mb")
-        return value if isinstance(value, int) and value > 0 else None
+        return value if isinstance(value, int) and 0 < value <= MOST_TOKENS else None
 
     @property
     def minibatches(self) -> int | None:

@@ -99,6 +99,9 @@ def wrong_type(case: Case) -> Iterator[Found]:
         elif known is not None and known.section:
             problem = f"{one.path} is {one.value!r}, but holds settings ({known.section})."
             mend = "Write them below it, indented"
+        elif isinstance(one.value, list | dict):
+            problem = f"{one.path} holds something that it cannot hold: {one.says}."
+            mend = f"Correct what stands below {one.path}"
         else:
             problem = f"{one.path} is {_shown(one.value)}; {_wanted(known)}."
             mend = f"Write {_wanted(known, short=True)}"
