@@ -123,25 +123,28 @@ class ArealConfig:
             return "engine" if top & set(table(_NEWEST, "PPOActorConfig")) else "other"
         if "actor" not in values and ("backend" in values or "mb_spec" in values):
             return "engine"
-        kind = raw_at(values, "train_dataset.type")
-        actor = values.get("actor")
-        actor = actor if isinstance(actor, Mapping) else {}
         if "rollout" in top and not {"actor", "critic", "ref", "train_dataset"} & top:
             return "rollout"
-        if "rollout" in top or "gconfig" in top:
+        if {"rollout", "gconfig"} & top:
             return "ppo"
-        if kind == "dpo" or "beta" in actor or "loss_type" in actor:
+        actor = values.get("actor")
+        actor = actor if isinstance(actor, Mapping) else {}
+        kind = raw_at(values, "train_dataset.type")
+        if kind == "dpo" or {"beta", "loss_type"} & set(actor):
             return "dpo"
         if kind == "rw" or actor.get("is_critic") is True:
             return "rw"
-        return "sft" if kind == "sft" else "ppo"
+        # Without a rollout there is no PPO; a part of a config may have it elsewhere.
+        of_ppo = set(table(_NEWEST, "PPOActorConfig")) - set(table(_NEWEST, "TrainEngineConfig"))
+        reinforces = _is_part(top) or {"ref", "critic", "teacher"} & top
+        return "ppo" if kind != "sft" and (reinforces or of_ppo & set(actor)) else "sft"
 
     @cached_property
     def fragment(self) -> bool:
         """Whether the file is a part of a config: what it lacks may stand elsewhere."""
         if self.trainer == "engine":
             return not {"experiment_name", "trial_name", "backend"} & set(self.values)
-        return sum(key in self.values for key in _FRAME) < 3
+        return _is_part(set(self.values))
 
     @property
     def multi_turn(self) -> bool:
@@ -283,6 +286,11 @@ class ArealConfig:
                 lineterm="",
             )
         )
+
+
+def _is_part(keys: set[str]) -> bool:
+    """Whether a file with these keys is a part of a config."""
+    return len(keys.intersection(_FRAME)) < 3
 
 
 def _set(node: Mapping[str, Any], parts: list[str], value: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from math import isfinite
 from typing import Any, Literal
 
 from packing.rows import Rows
@@ -59,7 +60,12 @@ class Finding:
         return self.severity in ERRORS
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"fix": dict(self.fix)}
+        """Plain values; a number that JSON has not (nan, inf) as YAML writes it."""
+        fix = {
+            path: str(value) if isinstance(value, float) and not isfinite(value) else value
+            for path, value in self.fix.items()
+        }
+        return asdict(self) | {"fix": fix}
 
 
 @dataclass(frozen=True)
