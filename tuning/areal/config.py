@@ -24,6 +24,7 @@ from tuning.areal.yaml_nodes import REMOVED
 from tuning.areal.yaml_text import MOST_BYTES, ConfigError, YamlText, too_large
 
 __all__ = [
+    "AGENT_KEYS",
     "REMOVED",
     "TRAINER_NAMES",
     "TREES_SERVE",
@@ -55,7 +56,8 @@ _FRAME = (
     "stats_logger",
     "rollout",
 )
-_AGENT_KEYS = ("econfig", "agent_run_args", "max_turns", "export_style")
+AGENT_KEYS = ("econfig", "agent_run_args", "max_turns", "export_style")
+"""Of the scripts that train agents, beside AReaL's own classes."""
 _NEWEST: Version = "main"
 _MOST_HOPS = 50
 
@@ -149,7 +151,7 @@ class ArealConfig:
     @property
     def multi_turn(self) -> bool:
         """Whether a script's own keys say that a sample takes several turns."""
-        return any(self.has(key) for key in _AGENT_KEYS)
+        return any(self.has(key) for key in AGENT_KEYS)
 
     @property
     def agent(self) -> bool:

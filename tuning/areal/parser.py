@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Literal
 
 from tuning.areal.names import UNKNOWN
@@ -74,12 +75,15 @@ def parse(values: Mapping[str, Any], version: Version, name: str, *, extended: b
         except Exception as error:  # OmegaConf's own, and what a converter raises
             refusal = _refusal(error, values, version, name)
             if not refusal.path:  # OmegaConf names no key where a whole section is at fault
-                blamed = _blamed(base, given, str(error))
+                known = table(version, name)
+                whole = (k for k, v in given.items() if isinstance(v, str) and "${" in v)
+                refers = (key for key in whole if key in known and known[key].section)
+                blamed = next(chain(_misplaced(version, name, given, ""), refers), "")
                 value = raw_at(values, blamed)
-                refers = isinstance(value, str) and "${" in value
+                points = isinstance(value, str) and "${" in value
                 refusal = replace(
                     refusal,
-                    kind="interpolation" if refers else "wrong type",
+                    kind="interpolation" if points else "wrong type",
                     path=blamed,
                     section=_owner(version, name, blamed),
                     value=value,
@@ -194,36 +198,27 @@ def _node_at(node: Any, parts: Iterable[str | int]) -> Any:
     return node
 
 
-def _blamed(base: Any, given: Mapping[str, Any], says: str) -> str:
-    """The innermost key without which OmegaConf says something else, or nothing; else empty."""
-    parts: list[str] = []
-    node: Any = given
-    while isinstance(node, dict):
-        refers = {key: isinstance(one, str) and "${" in one for key, one in node.items()}
-        likely = sorted(node, key=lambda key: not refers[key])
-        found = next((k for k in likely if _says(base, _without(given, [*parts, k])) != says), None)
-        if found is None:
-            break
-        parts.append(found)
-        node = node[found]
-    return ".".join(map(str, parts))
-
-
-def _says(base: Any, given: Mapping[str, Any]) -> str:
-    from omegaconf import OmegaConf
-
-    try:
-        OmegaConf.merge(base, OmegaConf.create(dict(given)))
-    except Exception as error:  # as in ``parse``
-        return str(error)
-    return ""
-
-
-def _without(node: Mapping[str, Any], parts: list[str]) -> dict[str, Any]:
-    first, *rest = parts
-    if rest:
-        return {**node, first: _without(node[first], rest)}
-    return {key: one for key, one in node.items() if key != first}
+def _misplaced(version: Version, name: str, node: Mapping[str, Any], above: str) -> Iterator[str]:
+    """Paths where a section, a list or a mapping is wanted and another of them stands."""
+    for key, value in node.items():
+        known, path = table(version, name).get(key), f"{above}{key}"
+        inner = "" if known is None else known.section or ""
+        if known is None or value is None or (isinstance(value, str) and "${" in value):
+            continue
+        if inner and isinstance(value, Mapping):
+            yield from _misplaced(version, inner, value, f"{path}.")
+        elif known.element and isinstance(value, list):
+            elements = {f"{path}[{place}]": one for place, one in enumerate(value)}
+            for place, one in elements.items():
+                if isinstance(one, Mapping):
+                    yield from _misplaced(version, known.element, one, f"{place}.")
+                else:
+                    yield place
+        else:
+            kind = known.type.partition("[")[0]
+            apart = {"list": Mapping, "dict": list}.get(kind)
+            if inner or (apart and isinstance(value, apart)):
+                yield path
 
 
 def _take_out(values: Any, path: str) -> bool:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tuning.areal.config import REMOVED, UNKNOWN
+from tuning.areal.config import AGENT_KEYS, REMOVED, UNKNOWN
 from tuning.areal.parser import Refusal, raw_at, sections
 from tuning.areal.schema import (
     REQUIRED,
@@ -56,7 +56,7 @@ def unknown_key(case: Case) -> Iterator[Found]:
         yield _unknown(case, one.path, one.section, one.says)
     known = table(case.version, case.config.class_name)
     parsed = case.config.parsed(case.version)
-    for key in parsed.own if known else ():
+    for key in (one for one in parsed.own if known and one not in AGENT_KEYS):
         # A script may extend the top level; a misspelt or a removed key is not its own.
         near = difflib.get_close_matches(key, set(known) - set(case.config.values), 1, 0.85)
         if near or versions_with(case.config.class_name, key):
