@@ -11,6 +11,7 @@ Notable:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kernels.memory.parts import FIRST, GATHERED, LATER, Layers, divided_step, whole_step
@@ -49,6 +50,7 @@ class MemoryEstimate:
     peak_at:    the phase of the peak
     first_micro_batch_bytes, later_micro_batch_bytes: their peaks (gradients exist from the second)
     extrapolated: whether some layers were not traced
+    phases:     bytes of each kind in every phase
     sentences:  what the figure says and rests on, for people
     """
 
@@ -58,7 +60,14 @@ class MemoryEstimate:
     first_micro_batch_bytes: int
     later_micro_batch_bytes: int
     extrapolated: bool
+    phases: Mapping[str, Mapping[str, int]]
     sentences: tuple[str, ...]
+
+    @property
+    def largest_part(self) -> str:
+        """The largest part at the peak, in words."""
+        largest = max(self.parts, key=lambda kind: self.parts[kind])
+        return f"{_NAMES.get(largest, largest)}, {_gib(self.parts[largest])}"
 
 
 def estimate_memory(
@@ -80,7 +89,7 @@ def estimate_memory(
     dtype, optimizer_dtype: "float32", "bfloat16" or "float16", of the computation and of AdamW
     head_chunk: parents whose logits exist at once; AReaL has all logits at once
     dp_size:    ranks over which FSDP2 (or Megatron's distributed optimizer) divides state
-    target:     what runs the step: this package, or AReaL with ``engine``
+    target:     whose step it is; AReaL's with ``engine``
     device:     "cuda": Triton attention and fused AdamW; "cpu": cascade and AdamW's loop
     Raises ModelNotFound, UnsupportedModel, or ValueError for sizes below their least.
     """
@@ -114,6 +123,7 @@ def estimate_memory(
         first_micro_batch_bytes=max(v for name, v in totals.items() if name.endswith(FIRST)),
         later_micro_batch_bytes=max(v for name, v in totals.items() if name.endswith(LATER)),
         extrapolated=len(traced) > 1,
+        phases=phases,
         sentences=(),
     )
     return replace(estimate, sentences=_sentences(estimate, n_tokens, layers, options, dp_size))
@@ -126,12 +136,11 @@ def _sentences(
     options: TraceOptions,
     dp_size: int,
 ) -> tuple[str, ...]:
-    largest = max(estimate.parts, key=lambda kind: estimate.parts[kind])
     said = [
         f"Estimated peak {_gib(estimate.peak_bytes)}, at {estimate.peak_at}; the first micro-batch "
         f"peaks at {_gib(estimate.first_micro_batch_bytes)}, later ones, which find gradients "
         f"there, at {_gib(estimate.later_micro_batch_bytes)}.",
-        f"The largest part is {_NAMES.get(largest, largest)}: {_gib(estimate.parts[largest])}.",
+        f"The largest part: {estimate.largest_part}.",
     ]
     if estimate.extrapolated:
         few = " and ".join(map(str, layers.traced))
@@ -144,7 +153,7 @@ def _sentences(
             f"Parameters, gradients and optimizer state are divided over {dp_size} ranks"
             + (
                 " (Megatron: the optimizer's only)."
-                if options.target == "areal" and options.engine == "megatron"
+                if options.target != "espalier" and options.engine == "megatron"
                 else "; gathered layers and reduction buffers are counted."
             )
         )
@@ -170,6 +179,7 @@ def _sentences(
 
 _NAMES = {
     GATHERED: "gathered layers and reduction buffers",
+    "masks": "AReaL's dense mask and create_block_mask",
     "logits": "the head and its logits",
     "optimizer": "the optimizer's state",
     "temporaries": "temporaries of the backward pass or the optimizer",

@@ -108,7 +108,8 @@ def test_sweep_and_measure_take_the_same_options() -> None:
     options = {
         name: {o for p in commands[name].params for o in p.opts} for name in ("sweep", "measure")
     }
-    assert options["sweep"] - options["measure"] == {"--caps"}
+    estimates = {"--gpu-run", "--timed"}
+    assert options["sweep"] - options["measure"] == {"--caps"} | estimates
     assert options["measure"] - options["sweep"] == {"--layout", "--way"}
     assert {"rows", "--dp", "--model", "--prompts", "--gradient-checkpointing"} <= options["sweep"]
 
