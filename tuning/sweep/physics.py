@@ -38,8 +38,10 @@ _MEASURED_BAND = 0.1
 _BOUND = 3.0
 """What is only bounded from below may take so many times its bound."""
 
-_LAUNCH_S = 5e-6
-_LAUNCHES = 25  # kernels of a decoder layer forward, run one by one
+_LAUNCH_S = (2.5e-6, 5e-6, 15e-6)
+"""From one kernel to the next where Python launches them one by one: best, as estimated, worst."""
+
+_LAUNCHES = 25  # kernels of a decoder layer forward
 _ADAM_BYTES = {"float32": 28, "bfloat16": 16}
 """Read and written per parameter: two moments, master weight, gradient, parameter."""
 
@@ -143,29 +145,37 @@ class Physics:
     def step(self, work: Work) -> StepTime:
         """The seconds of ``work`` on one rank."""
         least, middle, most = UTILISATION
-        kernels = (most, middle, least)
+        reached = (most, middle, least)
         if self.attention is not None:
             band = self.attention * _MEASURED_BAND
-            kernels = (self.attention + band, self.attention, self.attention - band)
-        parts = self._parts(work, middle, kernels[1], 1.0, 0.0)
+            reached = (self.attention + band, self.attention, self.attention - band)
+        best, usual, worst = zip(reached, _LAUNCH_S, strict=True)
+        parts = self._parts(work, middle, usual, 1.0, 0.0)
         scenarios = [
             sum(self._parts(work, middle, *one).values())
-            for one in itertools.product((kernels[0], kernels[2]), (1.0, _BOUND), (0.0, 1.0))
+            for one in itertools.product((best, worst), (1.0, _BOUND), (0.0, 1.0))
         ]
         ends = [
             sum(self._parts(work, *one).values())
-            for one in ((most, kernels[0], 1.0, 0.0), (least, kernels[2], _BOUND, 1.0))
+            for one in ((most, best, 1.0, 0.0), (least, worst, _BOUND, 1.0))
         ]
         whole = sum(parts.values())
         return StepTime(ends[0], whole, ends[1], (whole, *scenarios), parts)
 
     def _parts(
-        self, work: Work, linear: float, attention: float, bound: float, in_view: float
+        self,
+        work: Work,
+        linear: float,
+        kernels: tuple[float, float],
+        bound: float,
+        in_view: float,
     ) -> dict[str, float]:
-        """linear, attention: parts of the peak; in_view: 0 where traffic hides beneath work, or 1.
+        """linear: part of the peak; kernels: that of attention, and seconds from one to the next.
 
         bound: so many times the least that masks and loss can take
+        in_view: 0 where traffic hides beneath work, or 1
         """
+        attention, launch_s = kernels
         plan, shape, own = self.plan, self.shape, 1 / self.plan.tp_size
         again = int(plan.gradient_checkpointing)
         ours = plan.step_of == "espalier" or (plan.step_of == "areal-espalier" and work.trees)
@@ -175,7 +185,7 @@ class Physics:
         pairs = 4 * (3.5 + again) * shape.layers * shape.heads * shape.head_dim * work.area
         computed = 2 * (3 + again) * through * own / (peak * 1e12 * linear)
         attended = pairs * own / (peak * 1e12 * attention)
-        launched = work.micro_batches * (3 + again) * shape.layers * _LAUNCHES * _LAUNCH_S
+        launched = work.micro_batches * (3 + again) * shape.layers * _LAUNCHES * launch_s
         working = computed + attended
         moved = _ADAM_BYTES[plan.optimizer_dtype] * shape.parameters * own / plan.dp_size
         bandwidth = self.gpu.bandwidth_gbs * 1e9

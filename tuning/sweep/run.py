@@ -61,10 +61,10 @@ def run(task: Task) -> str:
                 timed=task.arguments.get("timed"),
             ),
         )
-    from tuning.measure.ranks import bench_for
+    from tuning.measure.areal import bench_for
 
     task.emit("progress", message="building the model, packing every candidate")
-    bench = bench_for(task.plan, task.rows)
+    bench = bench_for(task.plan, task.rows, str(task.arguments.get("areal_python") or ""))
     bench.memory.enforce()
     budget_s = float(task.arguments.get("budget_s", DEFAULT_BUDGET_S))
     return Sweep(task, bench, budget_s, longest).run()
