@@ -3,15 +3,12 @@
 from kernels.memory.curve import MemoryCurve
 from kernels.memory.limit import limit_memory
 from kernels.memory.peak import MemoryEstimate, estimate_memory
-from kernels.memory.stand_ins import AREAL_CHUNK, BLOCK_MASK_TRANSIENT
-from kernels.memory.trace import Target
+from kernels.memory.stand_ins import BLOCK_MASK_TRANSIENT
 
 __all__ = [
-    "AREAL_CHUNK",
     "BLOCK_MASK_TRANSIENT",
     "MemoryCurve",
     "MemoryEstimate",
-    "Target",
     "estimate_memory",
     "limit_memory",
 ]

@@ -22,8 +22,7 @@ from transformers import AttentionInterface
 from kernels.memory.live import LiveBytes
 
 ATTENTION = "espalier_memory"
-AREAL_CHUNK = 1024
-"""Tokens of one slice in AReaL's loss."""
+_AREAL_CHUNK = 1024  # tokens of one slice in AReaL's loss
 
 BLOCK_MASK_TRANSIENT = 10
 """Bytes a (query, key) pair of ``create_block_mask`` beside the dense mask, measured on a CPU."""
@@ -115,7 +114,7 @@ class ArealLogprobs(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor) -> Tensor:
-        chunk = torch.empty(min(AREAL_CHUNK, len(logits)), logits.shape[1])
+        chunk = torch.empty(min(_AREAL_CHUNK, len(logits)), logits.shape[1])
         del chunk
         ctx.save_for_backward(logits)
         return torch.empty(len(logits) - 1)
@@ -124,7 +123,7 @@ class ArealLogprobs(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, dlogp: Tensor) -> Tensor:
         (logits,) = ctx.saved_tensors
-        chunk = torch.empty(min(AREAL_CHUNK, len(logits)), logits.shape[1])
+        chunk = torch.empty(min(_AREAL_CHUNK, len(logits)), logits.shape[1])
         so_far, slice_gradient = torch.empty_like(logits), torch.empty_like(logits)
         del chunk, slice_gradient
         return so_far

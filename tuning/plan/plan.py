@@ -243,6 +243,11 @@ class TuningPlan:
                 "AReaL as it is packs by its own first fit and cannot run packer prefix-aware: "
                 "choose step areal-espalier, or packer areal."
             )
+        if self.step == "areal-espalier" and self.engine != "fsdp":
+            found.append(
+                f"Espalier's plugin serves AReaL's FSDP engine, and engine is {self.engine}: "
+                "choose engine fsdp, or step areal."
+            )
         if self.prompts_per_step % max(self.dp_size, 1):
             found.append(
                 f"{self.prompts_per_step} prompts a step do not divide over {self.dp_size} "

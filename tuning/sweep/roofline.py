@@ -28,6 +28,7 @@ _ESTIMATED = (
     f"Times are estimated from FLOPs, bytes and traffic at {UTILISATION[0]:.0%} to "
     f"{UTILISATION[2]:.0%} of the peak: run the same command on the GPU to measure."
 )
+_CHUNKS = 2048
 _BOUNDS = "AReaL's masks and loss are in it by their bytes: the least that they can take."
 
 
@@ -57,7 +58,8 @@ def estimate_sweep(
     steps = _Steps(Physics(gpu, shape, plan, (efficiencies or {}).get(backend)))
     budget = int((plan.memory_budget_gib or gpu.memory_gib) * 2**30)
     memory = MemoryCurve.through(
-        aligned(max(rows.longest, longest_row, 2), plan.alignment),
+        # chunks of a head, ours or AReaL's, are whole from here on
+        aligned(max(rows.longest, longest_row, 2 * plan.head_chunk, _CHUNKS), plan.alignment),
         lambda n: estimate_memory(
             plan.model,
             n,

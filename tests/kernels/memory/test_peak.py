@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.memory import estimate_memory
+from kernels.memory import MemoryCurve, estimate_memory
 from kernels.memory.live import LiveBytes
 from kernels.memory.parts import Layers, whole_step
-from kernels.memory.peak import GPU_MEMORY
-from kernels.memory.trace import TracedModel, TraceOptions, trace_step
+from kernels.memory.peak import GPU_MEMORY, MemoryEstimate
+from kernels.memory.trace import Target, TracedModel, TraceOptions, trace_step
 from kernels.model import (
     PRESETS,
     DType,
@@ -246,6 +246,32 @@ def test_areal_pays_for_its_mask_and_whole_logits() -> None:
     assert "layer" in megatron.peak_at
     wide = estimate_memory("qwen3-0.6b", 4_096, dp_size=2, target="areal")
     assert wide.parts["logits"] >= 3 * 2 * 4_096 * 151_936
+
+
+@pytest.mark.parametrize("target", ["areal", "areal-espalier", "espalier"])
+def test_three_sizes_give_all_others(target: Target) -> None:
+    def traced(n_tokens: int) -> MemoryEstimate:
+        return estimate_memory("qwen3-0.6b", n_tokens, dp_size=2, target=target)
+
+    curve = MemoryCurve.through(2_048, traced)
+    for n_tokens in (3_072, 16_384):
+        assert curve.at(n_tokens).peak_bytes == pytest.approx(traced(n_tokens).peak_bytes, rel=1e-3)
+        assert curve.at(n_tokens).peak_at == traced(n_tokens).peak_at
+    largest = curve.largest(80 * GIB)
+    assert curve.at(largest).peak_bytes <= 80 * GIB < curve.at(largest + 1).peak_bytes
+    assert curve.largest(1) == 0
+
+
+def test_with_the_plugin_areals_engine_holds_the_state_and_ours_is_the_rest() -> None:
+    inside = estimate_memory("qwen3-0.6b", 4_096, dp_size=2, target="areal-espalier")
+    assert inside.parts == estimate_memory("qwen3-0.6b", 4_096, dp_size=2).parts
+    alone, ours = (
+        estimate_memory("qwen3-0.6b", 4_096, target=target)
+        for target in ("areal-espalier", "espalier")
+    )
+    # on one rank too AReaL keeps parameters in the optimizer's dtype, and gathers layers
+    assert alone.parts["parameters"] == pytest.approx(2 * ours.parts["parameters"], rel=1e-3)
+    assert alone.parts["gathered"] > 0
 
 
 def test_gpus_hold_less_than_their_names_say() -> None:
