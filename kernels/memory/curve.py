@@ -27,7 +27,7 @@ class MemoryCurve:
         return cls({n: estimate(n) for n in (smallest, 2 * smallest, 4 * smallest)})
 
     def at(self, n_tokens: int) -> MemoryEstimate:
-        """The estimate at a number of tokens; its sentences are those of the largest traced."""
+        """The estimate at a number of tokens."""
         if n_tokens in self.traced:
             return self.traced[n_tokens]
         weights = {n: self._weight(n, n_tokens) for n in self.traced}
