@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
-from pages.shared import state, style, summary
+from pages.shared import state, style, summary, waiting
 
 st.set_page_config(page_title="Espalier", page_icon="🌿", layout="wide")
 
@@ -33,6 +33,7 @@ page = st.navigation(
     ],
     position="top",
 )
+waiting.forget()
 state.read_url()
 state.write_url()  # a page may stop half way; its link must still be whole
 style.apply()
@@ -42,3 +43,4 @@ for sentence in state.refused():
     st.warning(sentence, icon=":material/link_off:")
 page.run()
 state.write_url()
+waiting.redraw()

@@ -133,8 +133,7 @@ def _told(field: str, value: object) -> str:
 def _loaded(source: SourceSpec) -> Loaded | None:
     """The rows of B; a bar while they load, a sentence and a way on where they do not."""
     task = data.task_of(source)
-    if not data.follow(task):
-        return None
+    data.follow(task)
     if task.result is None:
         st.error(escaped(task.error or "Nothing was loaded."), icon=":material/error:")
         with st.container(horizontal=True):
@@ -172,9 +171,8 @@ def _batch(data: str, _rows: Rows) -> Batch:
 
 
 def _rows_at_hand(plan: TuningPlan) -> Source | None:
-    """The batch of a run's plan from its source; the page stops at a bar while it loads."""
+    """The batch of a run's plan from its source, if that still loads."""
     task = data.task_of(plan.source)
-    if not data.follow(task):
-        st.stop()
+    data.follow(task)
     found = task.result
     return None if found is None else (batch_rows(found.rows, plan), found.provenance)

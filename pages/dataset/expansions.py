@@ -16,8 +16,7 @@ def draw_expansions(loaded: Loaded) -> None:
     both = []
     for spec in either_way(loaded.spec):
         task = data.task_of(spec)
-        if not data.follow(task, f"cancel_{spec.expand}"):
-            return
+        data.follow(task, f"cancel_{spec.expand}")
         if task.result is None:
             return  # the other way has no rows; the load that is shown has
         both.append(_expansion(task.result.rows.fingerprint, spec.expand, task.result))

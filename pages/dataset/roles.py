@@ -121,8 +121,7 @@ def _chosen(columns: tuple[Column, ...]) -> dict[str, str]:
 def _preview(wanted: SourceSpec) -> bool:
     """The first rows; whether they can be loaded."""
     task = data.task_of(replace(wanted, limit=PREVIEWED_RECORDS))
-    if not data.follow(task, "cancel_preview"):
-        return False
+    data.follow(task, "cancel_preview")
     if task.result is None:
         st.warning(task.error or "Nothing was read.", icon=":material/info:")
         return False

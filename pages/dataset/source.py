@@ -144,8 +144,7 @@ def _take_candidate() -> None:
     if source is None:
         return
     task = data.task_of(source)
-    if not data.follow(task):
-        return
+    data.follow(task)
     if task.result is None:
         st.error(f"{task.error} What was loaded before is still here.", icon=":material/error:")
         _ways_on(source, task.error or "")

@@ -85,8 +85,7 @@ def _followed(opened: OpenedWorkspace) -> OpenedWorkspace:
     assert opened.workspace is not None and opened.plan is not None
     plan = opened.plan
     task = data.task_of(plan.source)
-    if not data.follow(task):
-        return opened
+    data.follow(task)
     known = opened.workspace.fingerprint
     if task.result is None:
         error = task.error or "Nothing was loaded."

@@ -1,4 +1,4 @@
-"""Jobs of the Kernels page: started, followed by one fragment, cancelled, found again."""
+"""Jobs of the Kernels page: started, followed, cancelled, found again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.shared import data, state
+from pages.shared import data, waiting
 from tuning.jobs.jobs import Jobs, JobView
 from tuning.plan.batch import Batch
 from tuning.plan.plan import TuningPlan
@@ -22,7 +22,6 @@ _PACKING = (
     "max_tokens_per_mb",
     "packer",
 )
-_SEEN = "kernel_events_seen"
 
 
 @st.cache_resource(show_spinner=False)
@@ -48,17 +47,11 @@ def start(kind: str, plan: TuningPlan, batch: Batch, arguments: Mapping[str, Any
 
 
 def draw_activity(active: Sequence[JobView]) -> None:
-    """What runs now, each with its Cancel; nothing where nothing runs.
-
-    Cancel stands outside the fragment: a button inside one would wait for the page.
-    """
-    if not active:
-        return
-    st.session_state[_SEEN] = _n_rows(active)
-    left, right = st.columns([4, 1], vertical_alignment="center")
-    with left:
-        _follow([view.id for view in active])
+    """What runs now, each with its Cancel; nothing where nothing runs."""
     for view in active:
+        left, right = st.columns([4, 1], vertical_alignment="center")
+        name = data.source_name(view.plan.source)
+        left.status(f"{_TITLES[view.kind]} ({name}): {view.message}", state="running")
         right.button(
             f"Cancel {view.kind}",
             key=f"cancel_{view.id}",
@@ -66,21 +59,7 @@ def draw_activity(active: Sequence[JobView]) -> None:
             on_click=_jobs().cancel,
             args=(view.id,),
         )
-
-
-@st.fragment(run_every=0.7)
-def _follow(ids: list[str]) -> None:
-    """One line a job; the page is drawn again when one ends or has a new row to show."""
-    views = [_jobs().view(job) for job in ids]
-    if not all(view.active for view in views) or _n_rows(views) != st.session_state.get(_SEEN):
-        state.redraw()
-    for view in views:
-        name = data.source_name(view.plan.source)
-        st.status(f"{_TITLES[view.kind]} ({name}): {view.message}", state="running")
-
-
-def _n_rows(views: Sequence[JobView]) -> int:
-    return sum(event["type"] in ("row", "problem") for view in views for event in view.events)
+        waiting.redraw_as_it_goes(_jobs(), view)
 
 
 def draw_ending(job: JobView) -> None:

@@ -13,11 +13,12 @@ import streamlit as st
 
 from packing.batch.refusal import BatchRefused
 from packing.batch.simulation import BatchSimulation
-from pages.shared import state
+from pages.shared import waiting
 from tuning.plan.batch import Batch, CurvePoint, smallest_cap
 from tuning.plan.plan import Packer, TuningPlan
 
 _PATIENCE_S = 0.12
+_REDRAW_S = 1.0
 _BREATH_S = 0.002
 """Between two caps: a page that is being drawn goes first."""
 
@@ -127,9 +128,7 @@ def curve(batch: Batch, plan: TuningPlan, packer: Packer) -> tuple[list[CurvePoi
     return list(points.values()), complete
 
 
-@st.fragment(run_every=1.0)
 def watch() -> None:
-    """Draw the page again while curves grow; the page stops calling this when they are done."""
-    if st.session_state.pop("curves_seen", False):
-        state.redraw()
-    st.session_state["curves_seen"] = True
+    """Draw the page again soon: what it shows is still growing."""
+    soon = time.monotonic() + _REDRAW_S
+    waiting.redraw_when(lambda: time.monotonic() > soon)

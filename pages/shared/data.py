@@ -20,7 +20,7 @@ from packing.sources.load import Progress, load
 from packing.sources.loaded import Loaded
 from packing.sources.spec import SourceSpec
 from packing.spec import aligned
-from pages.shared import state
+from pages.shared import state, waiting
 from tuning.jobs.folders import uploads_folder
 from tuning.plan.batch import Batch, smallest_cap
 from tuning.plan.plan import TuningPlan
@@ -83,22 +83,22 @@ def forget(source: SourceSpec) -> None:
     _task.clear(source.to_query())
 
 
-def follow(task: LoadTask, key: str = "cancel_load") -> bool:
-    """Whether the load has ended; until then a bar, a Cancel button, and another look soon."""
+def follow(task: LoadTask, key: str = "cancel_load") -> None:
+    """Wait until the load has ended, with a bar and a Cancel button if that takes long."""
     if task.ended.wait(_PATIENCE_S):
-        return True
-    _bar(task)
-    st.button("Cancel loading", on_click=task.stop.set, icon=":material/close:", key=key)
-    return False
+        return
+    place = st.empty()
+    with place.container():
+        bar = st.empty()
+        st.button("Cancel loading", on_click=task.stop.set, icon=":material/close:", key=key)
 
+    def tell() -> None:
+        p = task.progress
+        counted = f" · {p.rows:,} rows, {p.tokens:,} tokens" if p.rows else ""
+        bar.progress(p.fraction or 0.0, text=f"{source_name(task.source)}: {p.stage}{counted}")
 
-@st.fragment(run_every=0.5)
-def _bar(task: LoadTask) -> None:
-    if task.ended.is_set():
-        state.redraw()
-    p = task.progress
-    counted = f" · {p.rows:,} rows, {p.tokens:,} tokens" if p.rows else ""
-    st.progress(p.fraction or 0.0, text=f"{source_name(task.source)}: {p.stage}{counted}")
+    waiting.wait(task.ended.is_set, tell)
+    place.empty()
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
@@ -110,8 +110,7 @@ def _batch(fingerprint: str, prompts: int, samples: int, cut: int, _loaded: Load
 def loaded() -> Loaded:
     """The plan's rows; the page stops at a bar, or at a sentence and a way on."""
     task = task_of(state.plan().source)
-    if not follow(task):
-        st.stop()
+    follow(task)
     if task.result is None:
         st.error(task.error or "Nothing was loaded.", icon=":material/error:")
         with st.container(horizontal=True):

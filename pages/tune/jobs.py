@@ -1,4 +1,4 @@
-"""Sweeps of the Tune page: started, followed by one fragment, stopped, found again.
+"""Sweeps of the Tune page: started, followed, stopped, found again.
 
 The jobs on disk are the state: a reload, another page or a restarted server find the same sweep.
 """
@@ -10,7 +10,7 @@ import os
 import streamlit as st
 
 from packing.rows import Rows
-from pages.shared import state
+from pages.shared import state, waiting
 from pages.tune.parts import draw_result
 from tuning.jobs.jobs import Jobs, JobView
 from tuning.plan.batch import Batch
@@ -58,17 +58,14 @@ def stop(job: str) -> None:
     jobs().cancel(job)
 
 
-@st.fragment(run_every=1.0)
-def follow(job: str) -> None:
-    """The sweep as it stands; the page is drawn again when it ends."""
-    view = jobs().view(job)
-    if not view.active:
-        state.redraw()
+def follow(view: JobView) -> None:
+    """The sweep as it stands; the page is drawn again when there is more to say."""
     progress = view.last("progress")
     budget = float(view.arguments["budget_s"])
     left = float(progress["left_s"]) if progress and "left_s" in progress else budget
     st.progress(min(max(1 - left / budget, 0.0), 1.0), text=view.message)
     draw_result(view, state.plan())
+    waiting.redraw_as_it_goes(jobs(), view)
 
 
 def draw_ending(view: JobView) -> None:

@@ -29,7 +29,7 @@ if job is None:
         icon=":material/speed:",
     )
 elif job.active:
-    tune_jobs.follow(job.id)
+    tune_jobs.follow(job)
 else:
     tune_jobs.draw_ending(job)
     plan = state.plan()
