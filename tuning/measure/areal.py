@@ -85,6 +85,11 @@ class ArealBench(RankBench):
         self._python, self._versions = python, areal_in(python)
         super().__init__(plan, rows)
         self._ranks = plan.dp_size * plan.tp_size
+        if self.device.type == "cuda" and len(self._gpus(self._ranks)) < self._ranks:
+            raise ValueError(
+                f"AReaL's engine needs {self._ranks} GPUs from {plan.device} on, one a rank: "
+                "lower the data-parallel or tensor-parallel ranks, or estimate for a GPU by name."
+            )
         name = machine_name(self.device)
         self.machine = f"{self._ranks} × {name}" if self._ranks > 1 else name
         flat = "; flat has one row a micro-batch" if self.device.type == "cpu" else ""

@@ -14,6 +14,7 @@ from kernels.model.context import ATTENTION
 from packing.sources.errors import SourceError
 from packing.sources.spec import SourceSpec
 from tuning.areal.backend import Engine
+from tuning.areal.config import ArealConfig
 from tuning.areal.schema import EXPORT_VERSIONS, Version, table
 from tuning.doctor.doctor import check
 from tuning.export.export import (
@@ -29,6 +30,7 @@ from tuning.export.export import (
     settings,
 )
 from tuning.jobs.points import Point, Question
+from tuning.plan.from_config import fill_plan
 from tuning.plan.plan import TuningPlan
 
 PLAN = TuningPlan(
@@ -212,6 +214,7 @@ def test_with_espalier_inside_the_export_stops_where_it_is_not() -> None:
     assert yaml.safe_load(text)["attn_impl"] == ATTENTION
     assert "run by: AReaL with Espalier" in text and 'ESPALIER_AREAL: "1"' in text
     assert check(text, version="1.0.4").errors == ()
+    assert fill_plan(ArealConfig.read(text), TuningPlan())[0].step == "areal-espalier"
     assert "attn_impl" not in yaml.safe_load(render(plan, EVIDENCE, trees=False))
     plain = render(PLAN, EVIDENCE)
     assert "attn_impl" not in plain and "run by: AReaL as it is" in plain
