@@ -14,6 +14,7 @@ from tuning.cli.common import Json, PlanOptions, RowOptions, followed, row_optio
 from tuning.plan.plan import STEP_NAMES, PlanError, TuningPlan
 
 if TYPE_CHECKING:
+    from packing.rows import Rows
     from tuning.jobs.jobs import JobView
 
 Budget = Annotated[str, typer.Option(help="Time: 90s, 10m, 1h.")]
@@ -128,7 +129,7 @@ def whatif(
         everything = options.read()
         rows = batch_rows(everything, plan)
         chosen = (models.split(","), gpus.split(","))
-        found = what_if(rows, plan, *chosen, everything.longest, _efficiencies(gpu_run))
+        found = what_if(rows, plan, *chosen, _longest(everything, plan), _efficiencies(gpu_run))
         if as_json:
             grid = [
                 {"model": model, "gpu": gpu, "sweep": one.to_json()} for model, gpu, one in found
@@ -190,9 +191,14 @@ def asked(
 
     everything = options.read()
     rows = batch_rows(everything, plan)
-    longest = min(everything.longest, plan.max_new_tokens or everything.longest)
+    longest = _longest(everything, plan)
     others = other_batches(everything, plan) if kind == "sweep" else []
     return followed(kind, plan, rows, {"longest_row": longest} | dict(arguments), timeout_s, others)
+
+
+def _longest(everything: Rows, plan: TuningPlan) -> int:
+    """Tokens of the longest row that any batch can have."""
+    return min(everything.longest, plan.max_new_tokens or everything.longest)
 
 
 def _table(result: Mapping[str, Any]) -> None:
