@@ -187,6 +187,9 @@ class ArealBench(RankBench):
             for key in [f"ppo_actor/update/{name}"]
             if key in stats
         ]
+        once = (
+            () if result["warm"] else ("timed once, as it warmed up: there was time for no more",)
+        )
         return replace(
             made.blank,
             outcome="measured",
@@ -196,7 +199,7 @@ class ArealBench(RankBench):
             memory_kind=str(result["memory_kind"]),
             loss=stats.get("ppo_actor/update/actor_loss/avg"),
             versions=dict(made.blank.versions) | result["versions"],
-            notes=(*made.blank.notes, "AReaL says: " + ", ".join(told)),
+            notes=(*made.blank.notes, *once, "AReaL says: " + ", ".join(told)),
         )
 
 

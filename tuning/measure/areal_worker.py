@@ -99,6 +99,7 @@ def _run(job: dict[str, Any], folder: Path) -> dict[str, Any]:
         "step_s": sorted(step for _, step in times)[len(times) // 2],
         "steps_s": [step for _, step in times],
         "logp_s": [logp for logp, _ in times],
+        "warm": repeats > 0,
         "peak_bytes": max(peaks),
         "memory_kind": watch.kind,
         "stats": {name: value for name, value in stats.items() if isinstance(value, float | int)},
