@@ -187,9 +187,7 @@ class ArealBench(RankBench):
             for key in [f"ppo_actor/update/{name}"]
             if key in stats
         ]
-        once = (
-            () if result["warm"] else ("timed once, as it warmed up: there was time for no more",)
-        )
+        once = () if result["warm"] else ("timed once, as it warmed up: no time was left",)
         return replace(
             made.blank,
             outcome="measured",
