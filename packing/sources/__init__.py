@@ -1,6 +1,7 @@
 """Where rows come from: files, dumps, the Hub and bundled sets, read into ``Rows``."""
 
 from packing.sources.chat.tokenizer import BUNDLED
+from packing.sources.chat.tokenizer_files import BUNDLED_FOLDER
 from packing.sources.columns import Column
 from packing.sources.errors import LoadCancelled, SourceError
 from packing.sources.expansions import COUNTED_RECORDS, Expansion, either_way, has_a_choice
@@ -14,6 +15,7 @@ from packing.sources.spec import DROPPED, ROLES, SPEAKERS, Simulate, SourceSpec,
 
 __all__ = [
     "BUNDLED",
+    "BUNDLED_FOLDER",
     "COMPRESSIONS",
     "COUNTED_RECORDS",
     "DROPPED",

@@ -138,6 +138,11 @@ class GpuRun:
         spread = min(shares), median(shares), max(shares)
         return Spread(*spread, len(shares), self.provenance)
 
+    def by_backend(self) -> dict[str, float]:
+        """The middle of the shares of "triton" and "flex", where they were timed."""
+        found = {"triton": self.share("triton"), "flex": self.share("flex_ours")}
+        return {name: spread.middle for name, spread in found.items() if spread}
+
 
 def read_gpu_run(text: str, name: str) -> GpuRun:
     """The run in the JSON of ``benchmarks.gpu``; name: of its file, for messages.

@@ -458,7 +458,9 @@ class TestMasksThatAreThere:
         padding = padding_of(records, roles, where, None)
         out = []
         for record in records:
-            (row,) = given_ids(record, roles, where) or ()
+            found = given_ids(record, roles, where)
+            assert found is not None and len(found) == 1
+            (row,) = found
             out.append([int(i) for p in row.row(padding).parts for i in np.asarray(p.content)])
         return out
 

@@ -57,6 +57,7 @@ def test_shares_are_those_of_products_over_visible_pairs() -> None:
     assert forward.tile == "128x128/8/2"
     assert forward.share_of_tiles == pytest.approx(forward.share / 0.8)
     assert dkv.block_efficiency is None and dkv.share_of_tiles is None
+    assert run.by_backend() == {"triton": pytest.approx(7 * product / 0.020)}
     spread = run.share()
     assert spread is not None and spread.trees == 3
     assert spread.middle == pytest.approx(2 * spread.low) == pytest.approx(spread.high / 2)

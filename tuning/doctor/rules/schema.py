@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tuning.areal.config import AGENT_KEYS, REMOVED, UNKNOWN
+from tuning.areal.names import PLUGIN_ATTENTION
 from tuning.areal.parser import Refusal, raw_at, sections
 from tuning.areal.schema import (
     REQUIRED,
@@ -181,7 +182,7 @@ def parsed_fields(case: Case) -> Iterator[tuple[str, Field, Any]]:
 @rule("wrong-value", "fails at start", "api/cli_args.py, __post_init__ of the class", "file")
 def wrong_value(case: Case) -> Iterator[Found]:
     for path, known, value in parsed_fields(case):
-        if not known.refuses(value):
+        if not known.refuses(value) or (value == PLUGIN_ATTENTION and case.trees):
             continue
         length = len(value) if known.lengths and hasattr(value, "__len__") else value
         fix = {} if known.lengths or known.default in (None, "") else {path: known.default}
