@@ -1,0 +1,18 @@
+"""The answer: is tree training worth it, at which cap, resting on what, and what comes next."""
+
+from tuning.advice.advice import Advice, advise
+from tuning.advice.gate import GateError, broken_gates
+from tuning.advice.recommendation import Recommendation, known_sweep
+from tuning.advice.verdict import Answer, Verdict, verdict_of
+
+__all__ = [
+    "Advice",
+    "Answer",
+    "GateError",
+    "Recommendation",
+    "Verdict",
+    "advise",
+    "broken_gates",
+    "known_sweep",
+    "verdict_of",
+]
