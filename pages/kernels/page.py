@@ -32,4 +32,4 @@ draw_tiles(trie, tree, batch.rows.fingerprint, plan)
 draw_compile_table()
 on_this_tree = ["--tree", str(tree)] if tree else []
 command.show(f"{command_line('prove', plan)}\n{command_line('kernels', plan, on_this_tree)}")
-help_panel.draw("block efficiency", "trie", "max_tokens_per_mb")
+help_panel.draw("block efficiency", "cascade", "trie", "max_tokens_per_mb")

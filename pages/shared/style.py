@@ -18,6 +18,7 @@ _CSS = """
 .tag { font-size: 0.68rem; border: 1px solid currentColor; border-radius: 0.6rem;
   padding: 0 0.45rem; opacity: 0.85; margin-left: 0.4rem; font-weight: 500; }
 .st-key-summary { border-bottom: 1px solid rgba(128, 128, 128, 0.3); padding-bottom: 0.5rem; }
+.st-key-headline h1 { font-size: clamp(1.8rem, 4.2vw, 3.2rem); line-height: 1.1; padding: 0; }
 .token-text { font-family: ui-monospace, monospace; font-size: 0.82rem; line-height: 1.7;
   white-space: pre-wrap; word-break: break-word; max-height: 26rem; overflow-y: auto; }
 .token-text span { border-radius: 2px; }

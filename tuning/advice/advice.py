@@ -28,7 +28,7 @@ from tuning.sweep.result import SweepResult
 Step = Literal["mend", "leave off", "use", "measure", "measure more", "export"]
 
 _STEPS = 1000
-_COUNTED_OUT = "Counted on these rows: no cap and no packer changes it."
+_COUNTED_OUT = "No cap and no packer changes it on these rows."
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Advice:
         parts = [
             self.headline,
             self.sentence,
-            f"{cap}. {best.rests_on}" if best else "",
+            f"{cap} ({best.kind}): {best.rests_on}" if best else "",
             self.headroom,
             self.saved,
             "".join(
@@ -142,6 +142,8 @@ def _judged(
     if best.layout != "tree":
         return replace(own, answer="not worth it", sentence=best.rests_on), best
     there = verdict_of(batch.simulation(plan, best.max_tokens_per_mb))
+    if there.answer == own.answer:
+        there = own  # the figures that are on screen
     if best.kind == "counted":
         return there, without if there.answer == "not worth it" else best
     if there.answer != "worth it":

@@ -7,12 +7,14 @@ Notable:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from packing.spec import aligned
+from tuning.jobs.points import Point, answers
 from tuning.plan.batch import Batch, smallest_cap
 from tuning.plan.gpus import gpu_named
 from tuning.plan.numbers import compared, many, number, percent, seconds
@@ -20,7 +22,6 @@ from tuning.plan.plan import Layout, TuningPlan
 from tuning.sweep.pick import recommend
 from tuning.sweep.result import Candidate, SweepResult, timed
 from tuning.sweep.roofline import estimate_sweep
-from tuning.workspace import Workspace
 
 Kind = Literal["counted", "estimated", "measured"]
 
@@ -53,34 +54,33 @@ class Recommendation:
     measured_caps: int = 0
 
 
-def known_sweep(batch: Batch, plan: TuningPlan, known: Workspace) -> SweepResult | None:
-    """The newest sweep of the plan; without one, its measured points alone, or, where its device
+def known_sweep(
+    batch: Batch, plan: TuningPlan, sweep: SweepResult | None, points: Iterable[Point]
+) -> SweepResult | None:
+    """The newest sweep of the plan; without one, what its measured points say, or, where its device
     is a GPU that is not here, an estimate. None where nothing is known.
 
-    known: of ``workspace_of_plan``. Raises ValueError where a model or a GPU cannot be read.
+    points: newest first; those of another plan, batch or machine than the newest are passed over
+    Raises ValueError where a model or a GPU cannot be read.
     """
-    if known.sweep is not None and known.sweep.pick is not None:
-        return known.sweep
-    data = batch.rows.fingerprint
-    budget = int(plan.memory_budget_gib * 2**30) or None
-    found: dict[Layout, dict[int, Candidate]] = {"tree": {}, "flat": {}, "padded": {}}
-    for layout, candidates in found.items():
-        for point in reversed([p for p in known.steps(layout) if p.question.data == data]):
-            cap = point.question.max_tokens_per_mb
-            candidates[cap] = timed(Candidate(cap), point, False, budget)
-    trees = tuple(found["tree"].values())
-    others = {
-        str(way): next(iter(candidates.values()), None)
-        for way, candidates in found.items()
-        if way != "tree"
-    }
-    if pick := recommend(trees, others, budget):
-        tokens, longest = batch.rows.n_tokens, batch.rows.longest
+    if sweep is not None and sweep.pick is not None:
+        return sweep
+    rows, budget = batch.rows, int(plan.memory_budget_gib * 2**30) or None
+    mine = [p for p in points if p.question.data == rows.fingerprint and answers(p, plan)]
+    found: dict[str, dict[int, Candidate]] = {"tree": {}, "flat": {}, "padded": {}}
+    for question, point in ((point.question, point) for point in mine):
+        cap = question.max_tokens_per_mb
+        if question.machine == mine[0].question.machine and cap not in found[question.mode]:
+            found[question.mode][cap] = timed(Candidate(cap), point, False, budget)
+    trees, *others = ([*candidates.values()] for candidates in found.values())
+    baselines = {way: next(iter(others[at]), None) for at, way in enumerate(("flat", "padded"))}
+    if pick := recommend(trees, baselines, budget):
+        machine, tokens = mine[0].question.machine, rows.n_tokens
         return SweepResult(
-            trees, others, pick, None, plan.model, known.machine, tokens, longest, budget
+            tuple(trees), baselines, pick, None, plan.model, machine, tokens, rows.longest, budget
         )
     gpu = gpu_named(plan.device)
-    return None if gpu is None else estimate_sweep(batch.rows, plan, gpu)
+    return None if gpu is None else estimate_sweep(rows, plan, gpu)
 
 
 def recommended_cap(batch: Batch, plan: TuningPlan, sweep: SweepResult | None) -> Recommendation:
@@ -102,12 +102,11 @@ def recommended_cap(batch: Batch, plan: TuningPlan, sweep: SweepResult | None) -
             doubts.append(f"the step varies by ±{number(spread, '.0%')}")
         if (sweep.holdout_error or 0.0) > MOST_MISSED:
             doubts.append(f"the cost model misses by {percent(sweep.holdout_error)}")
-    where = f"{'Measured on' if pick.step_kind == 'measured' else 'Estimated for'} {sweep.machine}"
     band = ""
     if step is not None and step.low_s and step.high_s:
         band = f" ({seconds(step.low_s)} to {seconds(step.high_s)})"
     of = f"; {number(measured)} of {many(len(sweep.points), 'cap')} timed" * bool(measured)
-    said = f"{where}, model {sweep.model}: {seconds(pick.step_s)} a step{band}{of}."
+    said = f"{seconds(pick.step_s)} a step{band} on {sweep.machine}, model {sweep.model}{of}."
     if pick.mode != "tree":
         said = f"{pick.reason} {said}"
     if doubts:
@@ -153,10 +152,7 @@ def _least_counted(batch: Batch, plan: TuningPlan) -> Recommendation:
     best = max(cap for cap, tokens in tried.items() if tokens <= least)
     paid = {cap: batch.simulation(plan, cap).paid_tokens for cap in (best, now)}
     best = now if paid[now] <= paid[best] * (1 + _AS_GOOD) else best
-    said = (
-        f"Counted on these rows: it pays the least of {many(len(tried), 'cap')} up to the "
-        f"{number(now)} in use"
-    )
+    said = f"Pays the least of {many(len(tried), 'cap')} up to the {number(now)} in use"
     if best != now:
         said += f", {compared(paid[best] / paid[now], 'tokens')} than that"
     said += ". Nothing was timed: a larger cap may be faster, and needs more memory."

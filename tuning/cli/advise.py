@@ -42,7 +42,8 @@ def advise(
         sweep = None
         if batch.refusal(plan) is None:
             known = workspace_of_plan(plan, batch.rows, store, Jobs(store=store))
-            sweep = known_sweep(batch, plan, known)
+            points = [saved.point for saved in known.points]
+            sweep = known_sweep(batch, plan, known.sweep, points)
         advice = advised(batch, plan, sweep, config, price)
         broken = broken_gates(fail_if or (), advice.figures)
         if as_json:

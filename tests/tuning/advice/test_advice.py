@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,9 +23,8 @@ from tuning.areal.config import ArealConfig
 from tuning.cli import app
 from tuning.jobs.points import Point, Question
 from tuning.plan.batch import Batch
-from tuning.plan.plan import TuningPlan
-from tuning.sweep.result import Candidate, Pick, SweepResult
-from tuning.workspace import SavedPoint, Workspace
+from tuning.plan.plan import Layout, TuningPlan
+from tuning.sweep.result import Candidate, Kind, Pick, SweepResult
 
 PLAN = TuningPlan(max_tokens_per_mb=512)
 
@@ -36,7 +34,9 @@ def batch() -> Batch:
     return Batch.of(grpo_rows(), PLAN)
 
 
-def sweep_of(*measured: int, picked: int, spread: float = 0.01, **pick: Any) -> SweepResult:
+def sweep_of(
+    *measured: int, picked: int, spread: float = 0.01, layout: Layout = "tree"
+) -> SweepResult:
     """A sweep in which so many caps have a time; ``spread``: of the pick's, to either side."""
     points = tuple(
         Candidate(
@@ -50,12 +50,10 @@ def sweep_of(*measured: int, picked: int, spread: float = 0.01, **pick: Any) -> 
         for cap in (256, 384, 512, 640)
     )
     flat = Candidate(512, step_s=2.0, step_kind="measured", fits=True)
-    kind = "measured" if picked in measured else "estimated"
-    chosen = Pick(**{"mode": "tree", "max_tokens_per_mb": picked, "reason": "It is so.",
-                     "speedup_vs_flat": 2.0, "step_s": 1.0, "step_kind": kind} | pick)  # fmt: skip
-    return SweepResult(
-        points, {"flat": flat}, chosen, 0.02, "tiny: 188,992 parameters", "H200", 100, 50
-    )
+    kind: Kind = "measured" if picked in measured else "estimated"
+    pick = Pick(layout, picked, "It is so.", 2.0, 1.0, kind)
+    model = "tiny: 188,992 parameters"
+    return SweepResult(points, {"flat": flat}, pick, 0.02, model, "H200", 100, 50)
 
 
 @settings(max_examples=60, deadline=None)
@@ -80,6 +78,7 @@ def test_the_figures_are_the_simulations_and_the_words_follow(
     assert advice.figures["flat_tokens"] == paid.flat
     best = advice.recommended
     assert best is not None and best.kind == "counted" and best.max_tokens_per_mb <= cap
+    assert best.paid_tokens is not None
     base = paid.flat or paid.padded
     if advice.answer == "nothing to gain":
         assert simulation.ideal_tokens >= 0.9 * min(base, rows.n_tokens)
@@ -122,11 +121,11 @@ def test_a_counted_cap_is_no_larger_than_the_one_in_use(batch: Batch) -> None:
     ("sweep", "step", "says"),
     [
         (sweep_of(256, 384, 512, picked=512), "export", "model tiny: 188,992 parameters"),
-        (sweep_of(256, 384, 512, picked=384), "use", "Measured on H200"),
+        (sweep_of(256, 384, 512, picked=384), "use", "on H200"),
         (sweep_of(512, picked=512), "measure more", "only 1 cap of 4 timed"),
         (sweep_of(256, 384, 512, picked=512, spread=0.5), "measure more", "varies by ±50%"),
-        (sweep_of(picked=512), "measure", "Estimated for H200"),
-        (sweep_of(256, picked=512, mode="flat"), "leave off", "It is so."),
+        (sweep_of(picked=512), "measure", "Nothing was measured there"),
+        (sweep_of(256, picked=512, layout="flat"), "leave off", "It is so."),
     ],
 )
 def test_what_a_sweep_knows_goes_first_and_says_how_sure_it_is(
@@ -147,17 +146,20 @@ def test_hours_saved_are_those_of_all_devices(batch: Batch) -> None:
 
 
 def test_points_of_the_history_are_enough(batch: Batch) -> None:
-    asked = [("tree", 512, 1.0), ("tree", 384, 2.0), ("flat", 512, 3.0)]
+    asked: list[tuple[Layout, int, float]] = [
+        ("tree", 512, 1.0),
+        ("tree", 384, 2.0),
+        ("flat", 512, 3.0),
+    ]
     data = batch.rows.fingerprint
     points = [
         Point(Question.of(PLAN, layout, cap, data, "cpu", "2"), "measured", step_s=step)
         for layout, cap, step in asked
     ]
-    saved = tuple(SavedPoint("run", PLAN, point) for point in points)
-    sweep = known_sweep(batch, PLAN, Workspace(PLAN, points=saved, rows=batch.rows))
+    sweep = known_sweep(batch, PLAN, None, points)
     assert sweep is not None and sweep.pick is not None and sweep.machine == "cpu"
     assert (sweep.pick.max_tokens_per_mb, sweep.pick.speedup_vs_flat) == (512, 3.0)
-    assert known_sweep(batch, PLAN, Workspace(PLAN, rows=batch.rows)) is None
+    assert known_sweep(batch, PLAN, None, []) is None
 
 
 def test_the_command_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

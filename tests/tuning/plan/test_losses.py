@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from packing.batch.refusal import BatchRefused
 from packing.rows import Rows
 from tests.packing.strategies import any_rows
-from tuning.plan.batch import Batch
+from tuning.plan.batch import Batch, mended
 from tuning.plan.losses import losses
 from tuning.plan.plan import PACKERS, TuningPlan
 
@@ -53,6 +53,6 @@ def test_the_steps_add_up_to_what_is_paid(
     assert by_name["copies over trees"].total == alone.tree_tokens
     for step in steps:
         if step.lever:
-            mended = replace(plan, **step.lever)
+            mend = mended(plan, step.lever)
             assert getattr(plan, next(iter(step.lever))) > 1
-            assert batch.simulation(mended).paid_tokens > 0
+            assert batch.simulation(mend).paid_tokens > 0
