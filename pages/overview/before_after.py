@@ -26,7 +26,8 @@ from tuning.report.figures.svg_figure import STYLE, svg_figure
 
 _component = component(
     "before_after",
-    '<div class="ways" tabindex="0"></div>',
+    "The rows padded, packed flat and as trees",
+    '<div class="ways" role="region" tabindex="0"></div>',
     ".ways { overflow-x: auto; } svg { min-width: 44rem; }" + STYLE,
     Path(__file__).with_name("before_after.js"),
 )

@@ -63,9 +63,7 @@ def test_a_fresh_session_opens_on_the_answer_of_agent_turns() -> None:
     app = settled(AppTest.from_file(FRAME, default_timeout=PATIENCE_S).run())
     plan = TuningPlan(source=state.sample_source("agent-turns"))
     advice = advise(Batch.of(load(plan.source).rows, plan), plan)
-    shown = "\n".join(
-        one.value for kind in ("title", "markdown", "caption") for one in app.get(kind)
-    )
+    shown = "\n".join(one.value for one in [*app.title, *app.markdown, *app.caption])
     assert advice.recommended is not None and advice.answer == "worth it"
     for words in (advice.headline, advice.sentence, advice.recommended.rests_on, advice.headroom):
         assert words in shown
@@ -90,7 +88,7 @@ def test_a_fresh_session_opens_on_the_answer_of_agent_turns() -> None:
 )
 def test_the_overview_says_what_else_may_be(query: dict[str, str], words: str, button: str) -> None:
     app = opened("overview", **query)
-    shown = [one.value for kind in ("markdown", "error") for one in app.get(kind)]
+    shown = [one.value for one in [*app.markdown, *app.error]]
     assert any(words in text for text in shown), shown
     assert any(b.label.startswith(button) for b in app.button)
 
