@@ -19,11 +19,12 @@ if refused := batch.refusal(plan):
     st.caption("One of these changes, and the answer is here.")
     st.stop()
 st.markdown(f"**{advice.sentence}**")
-left, right = st.columns([2, 1], gap="medium")
-with left:
-    draw_bars(batch, plan)
-with right:
-    draw_answer(advice)
+with st.container(key="answer"):
+    left, right = st.columns([2, 1], gap="medium")
+    with left:
+        draw_bars(batch, plan)
+    with right:
+        draw_answer(advice)
 command.draw("advise")
 draw_way(batch, advice)
 draw_fold(batch, plan)

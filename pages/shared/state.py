@@ -18,6 +18,7 @@ from typing import Any
 import streamlit as st
 
 from packing.sources.spec import SourceSpec
+from tuning.plan.commands import rows_argument
 from tuning.plan.plan import TuningPlan, options
 
 # Not the key of any widget: widgets write their values under their keys.
@@ -182,7 +183,9 @@ def redraw() -> None:
 def _address() -> dict[str, str]:
     """Plan, view and comparison as the address bar should show them."""
     shown = {name: str(value) for name, value in st.session_state.get(_VIEW, {}).items()}
-    return plan().to_query() | shown | other()
+    # A link without any parameter opens on other rows than a plan's own default.
+    asked = plan().to_query() or {"data": rows_argument(plan().source)}
+    return asked | shown | other()
 
 
 def _plan_query(query: Mapping[str, str]) -> dict[str, str]:

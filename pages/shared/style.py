@@ -30,8 +30,8 @@ _CSS = """
 .token-text mark { color: inherit; background: color-mix(in srgb, var(--red) 28%, transparent);
   border-radius: 2px; }
 @media (max-width: 60rem) {
-  .st-key-branch > * > .stHorizontalBlock { flex-direction: column; }
-  .st-key-branch > * > .stHorizontalBlock > .stColumn { width: 100%; }
+  :is(.st-key-branch, .st-key-answer) > * > .stHorizontalBlock { flex-direction: column; }
+  :is(.st-key-branch, .st-key-answer) > * > .stHorizontalBlock > .stColumn { width: 100%; }
 }
 [data-testid="stMetricValue"] { font-variant-numeric: tabular-nums; }
 /* Streamlit's own greys and code colours are too faint to read on our pages. */

@@ -78,6 +78,11 @@ def test_a_fresh_session_opens_on_the_answer_of_agent_turns() -> None:
     assert any(b.label == "Measure it on the Tune page" for b in app.button)
 
 
+def test_a_link_to_a_plan_of_defaults_names_its_rows() -> None:
+    app = opened("packing", data="sample:math-grpo")
+    assert app.query_params["data"] in ("sample:math-grpo", ["sample:math-grpo"])
+
+
 @pytest.mark.parametrize(
     ("query", "words", "button"),
     [

@@ -3,9 +3,10 @@
 from tuning.advice.advice import Advice, advise
 from tuning.advice.gate import GateError, broken_gates
 from tuning.advice.recommendation import Recommendation, known_sweep
-from tuning.advice.verdict import Answer, Verdict, verdict_of
+from tuning.advice.verdict import WORTH, Answer, Verdict, sharing, verdict_of
 
 __all__ = [
+    "WORTH",
     "Advice",
     "Answer",
     "GateError",
@@ -14,5 +15,6 @@ __all__ = [
     "advise",
     "broken_gates",
     "known_sweep",
+    "sharing",
     "verdict_of",
 ]

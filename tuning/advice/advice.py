@@ -144,6 +144,9 @@ def _judged(
     there = verdict_of(batch.simulation(plan, best.max_tokens_per_mb))
     if there.answer == own.answer:
         there = own  # the figures that are on screen
+    else:
+        now = f"At the {number(plan.max_tokens_per_mb)} in use: {own.headline}."
+        there = replace(there, sentence=f"{there.sentence} {now}")
     if best.kind == "counted":
         return there, without if there.answer == "not worth it" else best
     if there.answer != "worth it":

@@ -38,12 +38,7 @@ def verdict_of(simulation: BatchSimulation) -> Verdict:
     headline = f"{about(base)} → {about(paid.tree)} tokens, {_times(share)}"
     least = simulation.ideal_tokens
     if least >= WORTH * min(base, simulation.original_tokens):
-        why = "no row repeats the beginning of another one"
-        if shared := 1 - least / max(simulation.original_tokens, 1):
-            why = (
-                f"only {percent(shared)} of the rows' tokens repeat the beginning of another row, "
-                "less than masks and branches of trees cost"
-            )
+        why = sharing(least, simulation.original_tokens)
         sentence = f"Nothing to gain here: {why}. Leave tree training off."
         return Verdict("nothing to gain", headline, sentence)
     much = (
@@ -61,6 +56,20 @@ def verdict_of(simulation: BatchSimulation) -> Verdict:
         f"Trees lose here: they compute {much}. The cap leaves too much padding, or ranks and "
         "minibatches part what is shared.",
     )
+
+
+def sharing(unique: int, tokens: int) -> str:
+    """How much of ``tokens`` is there more than once, where one trie of all rows holds ``unique``.
+
+    What is too little to pay for trees is called so.
+    """
+    if unique >= tokens:
+        return "no row repeats the beginning of another one"
+    shared = (
+        f"{percent(1 - unique / tokens)} of the rows' tokens repeat the beginning of another row"
+    )
+    little = unique >= WORTH * tokens
+    return f"only {shared}, less than masks and branches of trees cost" if little else shared
 
 
 def _times(share: float) -> str:
