@@ -7,11 +7,10 @@ Notable:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
-
-import numpy as np
 
 from packing.spec import aligned
 from tuning.jobs.points import Point, answers
@@ -29,7 +28,7 @@ LEAST_MEASURED, MOST_SPREAD, MOST_MISSED = 3, 0.1, 0.15
 """A measured cap is taken for certain from so many measured caps on, where the picked step's spread
 is at most so much to either side, and the cost model misses left-out points by no more."""
 
-_TRIED = 64
+_AN_OCTAVE = 24
 _AS_GOOD = 0.01
 
 
@@ -143,11 +142,11 @@ def _least_counted(batch: Batch, plan: TuningPlan) -> Recommendation:
     """
     now, step = plan.max_tokens_per_mb, plan.alignment
     low, quick = min(smallest_cap(batch.rows, plan), now), replace(plan, packer="areal")
-    every = set(range(low, now + 1, step))
-    if len(every) > _TRIED:
-        every = {min(aligned(int(c), step), now) for c in np.geomspace(low, now, _TRIED)}
+    # The same places whatever the cap in use: the cap advised is advised again once it is in use.
+    octaves = math.ceil(_AN_OCTAVE * math.log2(now / low)) if low < now else 0
+    every = {aligned(int(low * 2 ** (k / _AN_OCTAVE)), step) for k in range(octaves)} | {now}
     # Our packer takes a hundred times as long, and its best caps are at much the same places.
-    tried = {cap: batch.simulation(quick, cap).paid_tokens for cap in every}
+    tried = {cap: batch.simulation(quick, cap).paid_tokens for cap in every if cap <= now}
     least = min(tried.values()) * (1 + _AS_GOOD)
     best = max(cap for cap, tokens in tried.items() if tokens <= least)
     paid = {cap: batch.simulation(plan, cap).paid_tokens for cap in (best, now)}

@@ -57,7 +57,9 @@ def sweep_of(
 
 
 @settings(max_examples=60, deadline=None)
-@given(any_rows, st.sampled_from([1, 20]), st.sampled_from([1, 2]), st.sampled_from([128, 256]))
+@given(
+    any_rows, st.sampled_from([1, 20]), st.sampled_from([1, 2]), st.sampled_from([128, 256, 1024])
+)
 def test_the_figures_are_the_simulations_and_the_words_follow(
     lists: list[list[int]], longer: int, dp: int, cap: int
 ) -> None:
@@ -87,6 +89,9 @@ def test_the_figures_are_the_simulations_and_the_words_follow(
         there = batch.simulation(plan, best.max_tokens_per_mb)
         assert there.paid_tokens == best.paid_tokens <= 1.01 * paid.tree
         assert there.paid_tokens < 0.9 * (there.comparison.flat or there.comparison.padded)
+        again = advise(batch, replace(plan, max_tokens_per_mb=best.max_tokens_per_mb))
+        assert again.recommended is not None
+        assert again.recommended.max_tokens_per_mb == best.max_tokens_per_mb
         assert "fewer tokens" in advice.sentence and "× fewer" not in advice.text()
 
 
