@@ -11,7 +11,8 @@ _GREEN, _LIGHT, _GREY, _RED = "#14806a", "#8fc7b0", "#8a8f98", "#d55e00"
 _CSS = """
 <style>
 .words div { display: flex; gap: 1rem; align-items: center; padding: 0.25rem 0; }
-.words img { flex: none; } .words p { margin: 0; font-size: 0.9rem; }
+.words i { flex: none; width: 96px; height: 40px; }
+.words p { margin: 0; font-size: 0.9rem; }
 </style>
 """
 
@@ -24,7 +25,7 @@ def _svg(*boxes: tuple[float, float, float, float, str]) -> str:
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 96 40">{drawn}</svg>'
     # Streamlit empties an svg that stands in its HTML by itself.
     text = base64.b64encode(svg.encode()).decode()
-    return f'<img src="data:image/svg+xml;base64,{text}" width="96" height="40" alt="">'
+    return f'<i style="background-image: url(data:image/svg+xml;base64,{text})"></i>'
 
 
 _TREE = [

@@ -34,6 +34,15 @@ _CSS = """
   :is(.st-key-branch, .st-key-answer) > * > .stHorizontalBlock > .stColumn { width: 100%; }
 }
 [data-testid="stMetricValue"] { font-variant-numeric: tabular-nums; }
+/* On a narrow page, or one that is zoomed, hero figures go to the next line: none is cut. */
+.stHorizontalBlock:has(> .stColumn > .stVerticalBlock > * > [data-testid="stMetric"]) {
+  flex-wrap: wrap; }
+.stHorizontalBlock:has(> .stColumn > .stVerticalBlock > * > [data-testid="stMetric"]) > .stColumn {
+  min-width: 10rem; }
+.stApp :is([data-testid="stMetricValue"], [data-testid="stMetricLabel"]) * {
+  overflow: visible; white-space: normal; overflow-wrap: anywhere; }
+.stApp a:focus-visible { outline: 2px solid light-dark(#1f6b45, #6cc595); outline-offset: 2px;
+  box-shadow: none; }
 /* Streamlit's own greys and code colours are too faint to read on our pages. */
 .stApp [data-testid="stCaptionContainer"] { opacity: 0.74; }
 .stApp [data-testid="stCaptionContainer"] code { color: inherit; }
