@@ -20,6 +20,7 @@ SCOPES: Mapping[str, tuple[Scope, ...]] = {
     "advise": _STEP,
     "pack": _PACKING,
     "chain": _PACKING,
+    "count": (*_PACKING, "sweep"),
     "prove": _STEP,
     "kernels": _STEP,
     "sweep": (*_STEP, "sweep"),
