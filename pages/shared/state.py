@@ -17,6 +17,8 @@ from typing import Any
 
 import streamlit as st
 
+from packing.sources.spec import SourceSpec
+from tuning.plan.commands import rows_argument
 from tuning.plan.plan import TuningPlan, options
 
 # Not the key of any widget: widgets write their values under their keys.
@@ -39,8 +41,14 @@ _MAKE_TREES = (
 
 
 def plan() -> TuningPlan:
-    """The plan of this session."""
-    return st.session_state.setdefault(_PLAN, TuningPlan())
+    """The plan of this session; at first, the bundled rows that share the most."""
+    return st.session_state.setdefault(_PLAN, TuningPlan(source=sample_source("agent-turns")))
+
+
+def sample_source(name: str) -> SourceSpec:
+    """Bundled rows; agent rollouts are trained one row a turn, as AReaL does."""
+    source = SourceSpec("sample", name)
+    return replace(source, expand="turn") if name == "agent-turns" else source
 
 
 def update(**fields: Any) -> None:
@@ -149,7 +157,7 @@ def read_url() -> None:
     if written is not None and (by_timer or _address() != written):
         return
     known = _plan_query(query) | _view_query(query) | _other_query(query)
-    if query == written or (not known and _PLAN in st.session_state):
+    if query == written or not known:
         return
     st.session_state[_PLAN], st.session_state[_REFUSED] = TuningPlan.from_query(query)
     st.session_state[_VIEW] = {
@@ -175,7 +183,9 @@ def redraw() -> None:
 def _address() -> dict[str, str]:
     """Plan, view and comparison as the address bar should show them."""
     shown = {name: str(value) for name, value in st.session_state.get(_VIEW, {}).items()}
-    return plan().to_query() | shown | other()
+    # A link without any parameter opens on other rows than a plan's own default.
+    asked = plan().to_query() or {"data": rows_argument(plan().source)}
+    return asked | shown | other()
 
 
 def _plan_query(query: Mapping[str, str]) -> dict[str, str]:

@@ -39,4 +39,4 @@ else:
         background.watch()
 tune_history.draw(batch)
 command.draw("sweep")
-help_panel.draw("step", "max_tokens_per_mb", "paid", "dummy tree")
+help_panel.draw("step", "max_tokens_per_mb", "paid", "dummy tree", "compute_logp")

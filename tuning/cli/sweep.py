@@ -157,9 +157,10 @@ def _to_run(plan: TuningPlan, areal_python: Path | None) -> tuple[TuningPlan, st
 
 
 def _efficiencies(path: Path | None) -> dict[str, float]:
-    from tuning.plan.gpu_run import load_gpu_run
+    """Attention's part of the peak by backend; raises GpuRunError where the file is none."""
+    from tuning.measure.gpu_run import load_gpu_run
 
-    return {} if path is None else load_gpu_run(path).efficiencies()
+    return {} if path is None else load_gpu_run(path).by_backend()
 
 
 def _timed(text: str) -> tuple[int, float]:

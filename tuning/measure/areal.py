@@ -23,7 +23,7 @@ import numpy as np
 
 from kernels.model import resolve_config
 from packing.rows import Rows
-from packing.sources.chat.tokenizer import BUNDLED_FOLDER
+from packing.sources import BUNDLED_FOLDER
 from tuning.jobs.points import Point, Question
 from tuning.measure.batch import Prepared, vocabulary_at_least
 from tuning.measure.launch import Launched, launch
