@@ -156,9 +156,10 @@ def test_a_grid_of_models_gpus_and_caps(rows_file: str, tmp_path: Path) -> None:
     lines = ask(*words).splitlines()
     assert len(lines) == 8 and lines[0].startswith("tiny · l40s · AReaL as it is · 256 · ")
     run: dict[str, Any] = {
-        "machine": {"device": "NVIDIA H100 80GB HBM3"},
-        "attention": [{"provider": "flex_ours", "both_tflops": 989e-6}],
+        "machine": {"device": "NVIDIA H100 80GB HBM3", "dry_run": False},
+        "attention": [{"provider": "flex_ours", "both_ms_p50": 1000.0}],
     }
+    run["attention"][0] |= {"area": 10**6, "heads": 1, "head_dim": 64}
     run |= {name: [] for name in ("compile", "checks", "steps")}
     (tmp_path / "gpu.json").write_text(json.dumps(run))
     slow = json.loads(ask(*words, "--gpu-run", str(tmp_path / "gpu.json"), "--json"))["grid"]
