@@ -13,7 +13,7 @@ from pages.dataset.view import (
     draw_rows,
     draw_sharing,
 )
-from pages.shared import command, data, help_panel
+from pages.shared import command, data, help_panel, own_config
 
 st.title("Dataset", anchor=False)
 st.caption(
@@ -21,6 +21,7 @@ st.caption(
     "tree packing shares."
 )
 draw_source()
+own_config.draw_start()
 loaded = data.loaded()
 if (batch := data.batch_or_none()) is not None and len(batch.rows):
     draw_sharing(batch)
