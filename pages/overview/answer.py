@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import replace
+from collections.abc import Mapping
 
 import streamlit as st
 
-from pages.shared import background, measured, state, waiting
+from pages.shared import data, measured, state, waiting
 from pages.tune import jobs as tune_jobs
 from pages.tune.parts import result_of
 from tuning.advice import Advice, advise, known_sweep
-from tuning.jobs.points import Point
 from tuning.plan.batch import Batch
+from tuning.plan.gpus import gpu_named
 from tuning.plan.losses import Loss
 from tuning.plan.numbers import about, number
 from tuning.plan.plan import TuningPlan
-from tuning.sweep.result import SweepResult
 
 _KINDS = {"counted": "green", "measured": "blue", "estimated": "orange"}
 _BUTTONS: Mapping[str, tuple[str, str]] = {
@@ -29,7 +26,6 @@ _BUTTONS: Mapping[str, tuple[str, str]] = {
 }
 _NAMES = {"dp_size": "ranks", "ppo_n_minibatches": "ppo_n_minibatches"}
 _WASTE = ("padding", "ranks")
-_PATIENCE_S = 0.12
 _FITS = 1.5
 """All tokens are drawn to scale where they are at most so many times as long as the rest."""
 
@@ -59,33 +55,25 @@ def advice_of(batch: Batch, plan: TuningPlan) -> Advice:
     if batch.refusal(plan):
         return advise(batch, plan)
     points, job = measured.points(batch.rows.fingerprint), tune_jobs.current(batch)
-    seen = (len(points), points[0].measured_at if points else "", len(job.events) if job else 0)
-    question = replace(plan, max_tokens_per_mb=plan.alignment).key  # whatever the cap now is
-    sweep = result_of(job) if job else None
-    future = _known(batch.rows.fingerprint, question, seen, batch, plan, sweep, points)
+    if job is None and _only_estimated(plan):
+        rows = data.loaded().rows
+        longest = min(rows.longest, plan.max_new_tokens or rows.longest)
+        tune_jobs.start(batch, longest, rows)  # it measures nothing, and takes a few seconds
+        job = tune_jobs.current(batch)
+    if job is not None and job.active:
+        st.caption(f"{job.message[:1].upper()}{job.message[1:]} …")
+        waiting.redraw_as_it_goes(tune_jobs.jobs(), job)
+    sweep = result_of(job) if job and not job.active else None
+    return advise(batch, plan, known_sweep(batch, plan, sweep, points))
+
+
+def _only_estimated(plan: TuningPlan) -> bool:
+    """Whether the device is a GPU that is not here."""
     try:
-        known = future.result(timeout=_PATIENCE_S)
-    except TimeoutError:
-        st.caption(f"Estimating steps for {plan.device} …")
-        waiting.redraw_when(future.done)
-        known = None
+        return gpu_named(plan.device) is not None and not plan.problems()
     except ValueError as error:
         st.warning(str(error), icon=":material/help:")
-        known = None
-    return advise(batch, plan, known)
-
-
-@st.cache_resource(show_spinner=False, max_entries=32)
-def _known(
-    data: str,
-    question: str,
-    seen: tuple[int, str, int],
-    _batch: Batch,
-    _plan: TuningPlan,
-    _sweep: SweepResult | None,
-    _points: Sequence[Point],
-) -> Future[SweepResult | None]:
-    return background.thread_of("advice").submit(known_sweep, _batch, _plan, _sweep, _points)
+        return False
 
 
 def draw_answer(advice: Advice) -> None:

@@ -15,12 +15,10 @@ from typing import Literal
 from packing.spec import aligned
 from tuning.jobs.points import Point, answers
 from tuning.plan.batch import Batch, smallest_cap
-from tuning.plan.gpus import gpu_named
 from tuning.plan.numbers import compared, many, number, percent, seconds
 from tuning.plan.plan import Layout, TuningPlan
 from tuning.sweep.pick import recommend
 from tuning.sweep.result import Candidate, SweepResult, timed
-from tuning.sweep.roofline import estimate_sweep
 
 Kind = Literal["counted", "estimated", "measured"]
 
@@ -56,11 +54,9 @@ class Recommendation:
 def known_sweep(
     batch: Batch, plan: TuningPlan, sweep: SweepResult | None, points: Iterable[Point]
 ) -> SweepResult | None:
-    """The newest sweep of the plan; without one, what its measured points say, or, where its device
-    is a GPU that is not here, an estimate. None where nothing is known.
+    """The newest sweep of the plan; without one, what its measured points say; None where none is.
 
     points: newest first; those of another plan, batch or machine than the newest are passed over
-    Raises ValueError where a model or a GPU cannot be read.
     """
     if sweep is not None and sweep.pick is not None:
         return sweep
@@ -73,13 +69,13 @@ def known_sweep(
             found[question.mode][cap] = timed(Candidate(cap), point, False, budget)
     trees, *others = ([*candidates.values()] for candidates in found.values())
     baselines = {way: next(iter(others[at]), None) for at, way in enumerate(("flat", "padded"))}
-    if pick := recommend(trees, baselines, budget):
-        machine, tokens = mine[0].question.machine, rows.n_tokens
-        return SweepResult(
-            tuple(trees), baselines, pick, None, plan.model, machine, tokens, rows.longest, budget
-        )
-    gpu = gpu_named(plan.device)
-    return None if gpu is None else estimate_sweep(rows, plan, gpu)
+    pick = recommend(trees, baselines, budget)
+    if pick is None:
+        return None
+    machine, tokens = mine[0].question.machine, rows.n_tokens
+    return SweepResult(
+        tuple(trees), baselines, pick, None, plan.model, machine, tokens, rows.longest, budget
+    )
 
 
 def recommended_cap(batch: Batch, plan: TuningPlan, sweep: SweepResult | None) -> Recommendation:

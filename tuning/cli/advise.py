@@ -8,6 +8,9 @@ from typing import Annotated
 import typer
 
 from tuning.cli.common import Json, PlanOptions, row_options, sentences
+from tuning.cli.sweep import asked
+
+_PATIENCE_S = 600.0
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +36,9 @@ def advise(
     from tuning.areal.config import ArealConfig
     from tuning.jobs.jobs import Jobs
     from tuning.jobs.store import Store
+    from tuning.plan.gpus import gpu_named
     from tuning.workspace import workspace_of_plan
+    from tuning.workspace.workspace import sweep_of
 
     with sentences():
         plan = options.plan()
@@ -44,6 +49,9 @@ def advise(
             known = workspace_of_plan(plan, batch.rows, store, Jobs(store=store))
             points = [saved.point for saved in known.points]
             sweep = known_sweep(batch, plan, known.sweep, points)
+            if sweep is None and gpu_named(plan.device) is not None:
+                # A sweep for a GPU that is not here only estimates, in a few seconds.
+                sweep = sweep_of(asked("sweep", options, plan, {"budget_s": 60.0}, _PATIENCE_S))
         advice = advised(batch, plan, sweep, config, price)
         broken = broken_gates(fail_if or (), advice.figures)
         if as_json:
