@@ -6,6 +6,7 @@ import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 from pages.shared import state, style, summary, waiting
+from pages.shared.text import plain
 
 st.set_page_config(page_title="Espalier", page_icon="🌿", layout="wide")
 
@@ -40,7 +41,7 @@ style.apply()
 with st.container(key="summary"):
     summary.draw()
 for sentence in state.refused():
-    st.warning(sentence, icon=":material/link_off:")
+    st.warning(plain(sentence), icon=":material/link_off:")
 page.run()
 state.write_url()
 waiting.redraw()

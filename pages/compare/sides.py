@@ -16,8 +16,8 @@ from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from packing.sources.loaded import Loaded
 from packing.sources.spec import SourceSpec
-from pages.export.parts import escaped
 from pages.shared import data, state
+from pages.shared.text import plain
 from pages.tune import jobs as tune_jobs
 from tuning.jobs.store import Store
 from tuning.plan.batch import Batch, batch_rows
@@ -65,7 +65,7 @@ def other_plan(vs: str) -> TuningPlan:
         changed, refused = TuningPlan.from_query(plan.to_query() | {name: text})
         plan = plan if refused else changed
         for sentence in refused:
-            st.warning(escaped(sentence), icon=":material/link_off:")
+            st.warning(plain(sentence), icon=":material/link_off:")
     return plan
 
 
@@ -105,7 +105,7 @@ def runs(a: str, b: str) -> Pair | None:
         try:
             known = Workspace.of_run(run, store, tune_jobs.jobs(), _rows_at_hand)
         except WorkspaceError as error:
-            st.error(escaped(str(error)), icon=":material/error:")
+            st.error(plain(error), icon=":material/error:")
             return None
         rows = known.rows
         shown.append(_of(known, None if rows is None else _batch(rows.fingerprint, rows), run))
@@ -135,7 +135,7 @@ def _loaded(source: SourceSpec) -> Loaded | None:
     task = data.task_of(source)
     data.follow(task)
     if task.result is None:
-        st.error(escaped(task.error or "Nothing was loaded."), icon=":material/error:")
+        st.error(plain(task.error or "Nothing was loaded."), icon=":material/error:")
         with st.container(horizontal=True):
             st.button(
                 "Try again",

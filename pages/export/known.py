@@ -8,6 +8,7 @@ import streamlit as st
 
 from packing.sources.loaded import Provenance
 from pages.shared import data
+from pages.shared.text import plain
 from pages.tune import jobs as tune_jobs
 from pages.tune.parts import result_of
 from tuning.jobs.jobs import JobView
@@ -63,5 +64,5 @@ def known_of(batch: Batch, plan: TuningPlan) -> Known:
     try:
         points = points_of(plan, batch.rows.fingerprint, Store())
     except StoreError as error:
-        st.warning(str(error), icon=":material/database_off:")
+        st.warning(plain(error), icon=":material/database_off:")
     return Known(batch, plan, data.loaded().provenance, tuple(points), tune_jobs.current(batch))

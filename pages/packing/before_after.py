@@ -15,6 +15,7 @@ import streamlit as st
 from pages.packing.fold import fold_view
 from pages.shared import measured
 from pages.shared.canvas import component
+from pages.shared.text import Markdown, plain
 from pages.shared.widgets import to_tune
 from tuning.jobs.points import Point, steps_at
 from tuning.plan.batch import Batch
@@ -60,7 +61,7 @@ def _draw_picture(batch: Batch, plan: TuningPlan) -> None:
     chart = before_after_chart(picture, {mode: _step(one, plan) for mode, one in steps.items()})
     _component({"svg": svg_figure(chart)})
     if simulation.comparison.flat_error:
-        st.caption(f"AReaL refuses flat packing here: “{simulation.comparison.flat_error}”")
+        st.caption(f"AReaL refuses flat packing here: “{plain(simulation.comparison.flat_error)}”")
     spread = (
         f", over {plan.dp_size:,} ranks and {plan.ppo_n_minibatches:,} minibatches"
         if plan.dp_size > 1 or plan.ppo_n_minibatches > 1
@@ -78,7 +79,7 @@ def _draw_picture(batch: Batch, plan: TuningPlan) -> None:
             to_tune("Measure it on the Tune page", "speed")
 
 
-def headline(picture: BatchPicture, n_rows: int) -> str:
+def headline(picture: BatchPicture, n_rows: int) -> Markdown:
     """``The same 512 rows: 852,000 tokens padded, 186,000 packed flat, 139,000 as trees.``"""
     counts = [
         f"{_about(panel.tokens)}{'' if nth else ' tokens'} {_MODES[panel.mode][0]}"
@@ -87,12 +88,12 @@ def headline(picture: BatchPicture, n_rows: int) -> str:
     return f"The same {n_rows:,} rows: {', '.join(counts)}."
 
 
-def _about(count: int) -> str:
+def _about(count: int) -> Markdown:
     """Three significant figures: what one can say aloud; the exact number stands below."""
     return f"{float(f'{count:.3g}'):,.0f}"
 
 
-def _gain(picture: BatchPicture) -> str:
+def _gain(picture: BatchPicture) -> Markdown:
     tokens = {panel.mode: panel.tokens for panel in picture.panels}
     tree = tokens["tree"]
     others: list[Layout] = [mode for mode in ("flat", "padded") if mode in tokens]
@@ -107,7 +108,7 @@ def _gain(picture: BatchPicture) -> str:
     return f"Trees compute {' and '.join(said)}."
 
 
-def _faster(steps: Mapping[Layout, Point]) -> str:
+def _faster(steps: Mapping[Layout, Point]) -> Markdown:
     tree, flat = steps.get("tree"), steps.get("flat")
     if not (tree and flat and tree.step_s and flat.step_s):
         return ""

@@ -11,6 +11,7 @@ import streamlit as st
 from packing.batch.simulation import Comparison
 from pages.shared import state, tokens
 from pages.shared.forest import draw_forest, tree_columns
+from pages.shared.text import Markdown, plain
 from pages.shared.widgets import table
 from tuning.plan.batch import Batch
 from tuning.plan.numbers import number, percent, ratio
@@ -52,7 +53,7 @@ def draw_verdict(batch: Batch, plan: TuningPlan) -> None:
             "refused" if paid.flat is None else ratio(paid.flat / paid.original_tokens),
             "without trees",
             "AReaL's ffd micro-batches of whole rows over the same ranks and minibatches, padded "
-            f"as {plan.engine} pads them.",
+            f"as {plain(plan.engine)} pads them.",
         ),
         "attention area": (
             ratio(simulation.tree_area / max(simulation.flat_area, 1)),
@@ -65,7 +66,7 @@ def draw_verdict(batch: Batch, plan: TuningPlan) -> None:
     st.markdown(_verdict(paid))
 
 
-def _verdict(paid: Comparison) -> str:
+def _verdict(paid: Comparison) -> Markdown:
     share = paid.tree_over_flat
     if share is None:
         return "AReaL's flat packing refuses these rows at this cap, so there is no comparison."

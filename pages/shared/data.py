@@ -21,6 +21,7 @@ from packing.sources.loaded import Loaded
 from packing.sources.spec import SourceSpec
 from packing.spec import aligned
 from pages.shared import state, waiting
+from pages.shared.text import plain
 from tuning.jobs.folders import uploads_folder
 from tuning.plan.batch import Batch, smallest_cap
 from tuning.plan.plan import TuningPlan
@@ -95,7 +96,9 @@ def follow(task: LoadTask, key: str = "cancel_load") -> None:
     def tell() -> None:
         p = task.progress
         counted = f" · {p.rows:,} rows, {p.tokens:,} tokens" if p.rows else ""
-        bar.progress(p.fraction or 0.0, text=f"{source_name(task.source)}: {p.stage}{counted}")
+        bar.progress(
+            p.fraction or 0.0, text=f"{plain(source_name(task.source))}: {plain(p.stage)}{counted}"
+        )
 
     waiting.wait(task.ended.is_set, tell)
     place.empty()
@@ -112,7 +115,7 @@ def loaded() -> Loaded:
     task = task_of(state.plan().source)
     follow(task)
     if task.result is None:
-        st.error(task.error or "Nothing was loaded.", icon=":material/error:")
+        st.error(plain(task.error or "Nothing was loaded."), icon=":material/error:")
         with st.container(horizontal=True):
             st.button("Try again", on_click=forget, args=(task.source,), icon=":material/refresh:")
             st.button(

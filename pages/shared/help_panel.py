@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
+from pages.shared.text import Html, plain
+
 _GREEN, _LIGHT, _GREY, _RED = "#14806a", "#8fc7b0", "var(--grey)", "var(--red)"
 
 
-def _svg(*boxes: tuple[float, float, float, float, str]) -> str:
+def _svg(*boxes: tuple[float, float, float, float, Html]) -> Html:
     drawn = "".join(
         f'<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="1.5" fill="{c}"/>'
         for x, y, w, h, c in boxes
@@ -95,4 +97,4 @@ def draw(*words: str) -> None:
             text, picture = WORDS[word]
             left, right = st.columns([1, 8], vertical_alignment="center")
             left.html(picture)
-            right.markdown(f"**{word}** — {text}")
+            right.markdown(f"**{plain(word)}** — {plain(text)}")

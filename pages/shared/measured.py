@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from pages.shared.text import plain
 from tuning.jobs.folders import data_folder
 from tuning.jobs.points import Point, steps_at
 from tuning.jobs.store import Store, StoreError
@@ -25,7 +26,7 @@ def points(data: str, warn: bool = True) -> list[Point]:
         return _points(data, _stamp())
     except StoreError as error:
         if warn:
-            st.warning(str(error), icon=":material/database_off:")
+            st.warning(plain(error), icon=":material/database_off:")
         return []
 
 

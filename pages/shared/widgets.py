@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from pages.shared.text import Markdown
 from tuning.report.figures.style import saved_as
 
 _COUNTS = (
@@ -47,13 +48,13 @@ def chart(figure: go.Figure, name: str, alt: str) -> None:
 
 
 def download(
-    label: str,
+    label: Markdown,
     make: Callable[[], str | bytes],
     file_name: str,
     key: str,
     look: Literal["primary", "secondary"] = "primary",
-    icon: str = "download",
-    help: str | None = None,
+    icon: Markdown = "download",
+    help: Markdown | None = None,
 ) -> None:
     """A button for a file that is made when it is asked for."""
     st.download_button(
@@ -69,7 +70,7 @@ def download(
     )
 
 
-def to_tune(label: str = "Measure on the Tune page", icon: str = "arrow_forward") -> None:
+def to_tune(label: Markdown = "Measure on the Tune page", icon: Markdown = "arrow_forward") -> None:
     st.page_link("tune/page.py", label=label, icon=f":material/{icon}:")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import streamlit as st
 
 from pages.shared import state
+from pages.shared.text import plain
 from pages.shared.widgets import download, table
 from tuning.jobs.store import Entry, Store, StoreError
 from tuning.plan.batch import Batch
@@ -23,7 +24,7 @@ def draw(batch: Batch) -> None:
             store = Store()
             found = runs(store)
         except StoreError as error:
-            st.error(str(error), icon=":material/error:")
+            st.error(plain(error), icon=":material/error:")
             return
         if not found:
             st.caption("Nothing has been measured yet.")

@@ -9,6 +9,7 @@ import streamlit as st
 
 from packing.rows import Rows
 from pages.shared import state, waiting
+from pages.shared.text import plain
 from pages.tune.parts import draw_result
 from tuning.jobs.jobs import Jobs, JobView
 from tuning.plan.batch import Batch
@@ -55,7 +56,7 @@ def follow(view: JobView) -> None:
     progress = view.last("progress")
     budget = float(view.arguments["budget_s"])
     left = float(progress["left_s"]) if progress and "left_s" in progress else budget
-    st.progress(min(max(1 - left / budget, 0.0), 1.0), text=view.message)
+    st.progress(min(max(1 - left / budget, 0.0), 1.0), text=plain(view.message))
     draw_result(view, state.plan())
     waiting.redraw_as_it_goes(jobs(), view)
 
@@ -64,6 +65,6 @@ def draw_ending(view: JobView) -> None:
     """How a sweep ended, where it did not end by itself."""
     sentence = view.message[:1].upper() + view.message[1:]
     if view.state in ("failed", "died"):
-        st.error(f"{sentence}. Resume goes on from there.", icon=":material/error:")
+        st.error(f"{plain(sentence)}. Resume goes on from there.", icon=":material/error:")
     elif view.state == "cancelled":
-        st.info(f"{sentence}. Resume goes on from there.", icon=":material/pause:")
+        st.info(f"{plain(sentence)}. Resume goes on from there.", icon=":material/pause:")

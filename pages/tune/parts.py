@@ -9,6 +9,7 @@ import streamlit as st
 
 from packing.metrics import padded_token_ratio, tree_token_ratio
 from pages.shared import state
+from pages.shared.text import plain
 from pages.shared.widgets import chart, table
 from tuning.jobs.jobs import JobView
 from tuning.plan.batch import CurvePoint
@@ -34,15 +35,15 @@ def draw_pick(job: JobView, plan: TuningPlan) -> None:
     pick = result.pick
     box = st.container(border=True)
     if pick.mode != "tree":
-        box.warning(f"**{pick.reason}**", icon=":material/block:")
+        box.warning(f"**{plain(pick.reason)}**", icon=":material/block:")
     else:
         left, middle, right, button = box.columns([2, 2, 2, 2], vertical_alignment="center")
         left.metric("max_tokens_per_mb", f"{pick.max_tokens_per_mb:,}")
-        middle.metric(f"step ({pick.step_kind})", f"{pick.step_s:,.2f} s")
+        middle.metric(f"step ({plain(pick.step_kind)})", f"{pick.step_s:,.2f} s")
         speed = pick.speedup_vs_flat
         flat = result.baselines.get("flat")
         kind = flat.step_kind if flat and flat.step_kind else "not measured"
-        right.metric(f"than flat ({kind})", f"{speed:,.2f}× as fast" if speed else "unknown")
+        right.metric(f"than flat ({plain(kind)})", f"{speed:,.2f}× as fast" if speed else "unknown")
         used = plan.max_tokens_per_mb == pick.max_tokens_per_mb
         button.button(
             "In use" if used else f"Use {pick.max_tokens_per_mb:,}",
@@ -52,15 +53,15 @@ def draw_pick(job: JobView, plan: TuningPlan) -> None:
             kwargs={"max_tokens_per_mb": pick.max_tokens_per_mb},
             key="use_pick",
         )
-        box.markdown(pick.reason)
+        box.markdown(plain(pick.reason))
     sure = (
         f"The cost model misses points left out by {result.holdout_error:.1%} (median)."
         if result.holdout_error is not None
         else "Too few steps were measured to say how far the cost model is off."
     )
-    box.caption(" ".join(part for part in (pick.runner_up, sure) if part))
+    box.caption(" ".join(part for part in (plain(pick.runner_up), sure) if part))
     for sentence in pick.advice:
-        box.markdown(f":material/lightbulb: {sentence}")
+        box.markdown(f":material/lightbulb: {plain(sentence)}")
 
 
 def draw_result(job: JobView, plan: TuningPlan, curve: Sequence[CurvePoint] = ()) -> None:
@@ -74,7 +75,7 @@ def draw_result(job: JobView, plan: TuningPlan, curve: Sequence[CurvePoint] = ()
     counted = [_counted(point, result.original_tokens) for point in curve]
     if drawn := sweep_chart(result, plan.packer, plan.max_tokens_per_mb, counted):
         chart(plotly_figure(drawn), "sweep", drawn.described)
-    st.caption(" · ".join([f"{result.model} on {result.machine}", *result.notes]))
+    st.caption(plain(" · ".join([f"{result.model} on {result.machine}", *result.notes])))
     logp = st.column_config.NumberColumn(
         format="%.3f",
         help="The forward pass before the step, where AReaL recomputes log-probabilities; it is "
@@ -82,7 +83,7 @@ def draw_result(job: JobView, plan: TuningPlan, curve: Sequence[CurvePoint] = ()
     )
     table(_table(result), {"compute_logp, s": logp}, placeholder="–", key="sweep_table")
     if result.memory_note:
-        st.caption(f"Memory is the {result.memory_note}.")
+        st.caption(f"Memory is the {plain(result.memory_note)}.")
 
 
 def _counted(point: CurvePoint, original_tokens: int) -> Candidate:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from pages.shared import data, state
+from pages.shared.text import plain
 from pages.shared.widgets import with_chosen
 from pages.tune import jobs as tune_jobs
 from tuning.jobs.jobs import JobView
@@ -42,7 +43,7 @@ def draw(batch: Batch, job: JobView | None) -> None:
     )
     problems = state.plan().problems()
     for sentence in problems:
-        st.warning(sentence, icon=":material/block:")
+        st.warning(plain(sentence), icon=":material/block:")
     again = job is not None and job.state in ("cancelled", "died", "failed")
     with st.container(horizontal=True):
         rows = data.loaded().rows
