@@ -11,8 +11,11 @@ from playwright.sync_api import TimeoutError
 
 AT_REST = """() => {
   const app = document.querySelector('[data-testid=stApp]');
-  return app?.dataset.testScriptState === 'notRunning'
+  const rests = app?.dataset.testScriptState === 'notRunning'
     && !document.querySelector('[data-stale=true], [data-testid=stSkeleton]');
+  // One run may end and the next begin at once: rest is what lasts for a moment.
+  window.restsSince = rests ? window.restsSince || performance.now() : 0;
+  return rests && performance.now() - window.restsSince > 60;
 }"""
 
 

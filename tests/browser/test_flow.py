@@ -71,10 +71,8 @@ def test_from_sample_to_yaml(
     if sample != "math-grpo":
         page.get_by_role("button", name=f"Use {sample}").click()
         page.locator(".summary .name b", has_text=sample).wait_for()
-    rested(page)
     set_number(page, "prompts per step", str(prompts))
     page.wait_for_url(f"**prompts={prompts}**")
-    rested(page)
     set_number(page, "samples per prompt", str(samples))
     page.wait_for_url(f"**samples={samples}**")
     rows = re.compile(f"^{prompts * samples}$")
