@@ -10,14 +10,13 @@ from packing.sources.loaded import Provenance
 from pages.shared import data
 from pages.shared.text import plain
 from pages.tune import jobs as tune_jobs
-from pages.tune.parts import result_of
 from tuning.jobs.jobs import JobView
 from tuning.jobs.store import Store, StoreError
 from tuning.plan.batch import Batch
 from tuning.plan.plan import TuningPlan
 from tuning.sweep.result import SweepResult
 from tuning.workspace.rows import tags_of
-from tuning.workspace.workspace import SavedPoint, Workspace, points_of
+from tuning.workspace.workspace import SavedPoint, Workspace, points_of, sweep_of
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Known:
 
     @property
     def sweep(self) -> SweepResult | None:
-        return result_of(self.job) if self.job else None
+        return sweep_of(self.job)
 
     @property
     def name(self) -> str:
@@ -65,4 +64,4 @@ def known_of(batch: Batch, plan: TuningPlan) -> Known:
         points = points_of(plan, batch.rows.fingerprint, Store())
     except StoreError as error:
         st.warning(plain(error), icon=":material/database_off:")
-    return Known(batch, plan, data.loaded().provenance, tuple(points), tune_jobs.current(batch))
+    return Known(batch, plan, data.loaded().provenance, tuple(points), tune_jobs.own(batch))

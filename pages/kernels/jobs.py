@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.shared import data, waiting
+from pages.shared import data, state, waiting
 from pages.shared.text import plain
 from tuning.jobs.jobs import Jobs, JobView
 from tuning.plan.batch import Batch
@@ -58,7 +58,7 @@ def draw_activity(active: Sequence[JobView]) -> None:
             key=f"cancel_{view.id}",
             icon=":material/close:",
             on_click=_jobs().cancel,
-            args=(view.id,),
+            args=(view.id, state.session()),
         )
         waiting.redraw_as_it_goes(_jobs(), view)
 

@@ -10,6 +10,7 @@ Notable:
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,6 +24,7 @@ from tuning.plan.plan import TuningPlan, options
 _PLAN, _UNDO, _VIEW, _OTHER = "state.plan", "state.undo", "state.view", "state.other"
 _LAST = "state.last_change"
 _WRITTEN, _REFUSED = "state.url_written", "state.url_refused"
+_SESSION = "state.session"
 _TIMER = "state.redrawn_by_timer"
 
 VIEW_KEYS = ("tree", "node", "row", "x0", "x1", "token")
@@ -36,6 +38,11 @@ _MAKE_TREES = (
     "samples_per_prompt",
     "max_new_tokens",
 )
+
+
+def session() -> str:
+    """Names this session, to tell what it did from what others did; it outlives no reload."""
+    return st.session_state.setdefault(_SESSION, secrets.token_hex(8))
 
 
 def plan() -> TuningPlan:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from pages.shared.text import Markdown
+from pages.shared.text import Markdown, plain
 from tuning.report.figures.style import saved_as
 
 _COUNTS = (
@@ -67,6 +67,18 @@ def download(
         on_click="ignore",
         type=look,
         icon=f":material/{icon}:",
+    )
+
+
+def draw_unread(what: Markdown, unread: Mapping[Any, str], move: Callable[[], None]) -> None:
+    """What was passed over because it cannot be read, and a button that moves it out of the way."""
+    key, why = next(iter(unread.items()))
+    st.warning(
+        f"{len(unread):,} {what} cannot be read and are passed over. {plain(key)}: {plain(why)}",
+        icon=":material/report:",
+    )
+    st.button(
+        "Move them aside", on_click=move, icon=":material/drive_file_move:", key=f"{what}.aside"
     )
 
 

@@ -24,10 +24,15 @@ def jobs() -> Jobs:
     return Jobs()
 
 
-def current(batch: Batch) -> JobView | None:
-    """The newest sweep of this batch with these settings."""
+def own(batch: Batch, foreign: bool = False) -> JobView | None:
+    """This machine's newest sweep of this batch with these settings; or one from elsewhere."""
     question = question_of(state.plan())
-    return jobs().newest("sweep", data=batch.rows.fingerprint, question=question)
+    return jobs().newest("sweep", foreign, data=batch.rows.fingerprint, question=question)
+
+
+def current(batch: Batch) -> JobView | None:
+    """What is shown: this machine's sweep, or where there is none a colleague's."""
+    return own(batch) or own(batch, foreign=True)
 
 
 def start(batch: Batch, longest_row: int, rows: Rows) -> None:
@@ -48,13 +53,13 @@ def start(batch: Batch, longest_row: int, rows: Rows) -> None:
 
 
 def stop(job: str) -> None:
-    jobs().cancel(job)
+    jobs().cancel(job, state.session())
 
 
 def follow(view: JobView) -> None:
     """The sweep as it stands; the page is drawn again when there is more to say."""
     progress = view.last("progress")
-    budget = float(view.arguments["budget_s"])
+    budget = float(view.arguments.get("budget_s", 0.0)) or 1.0
     left = float(progress["left_s"]) if progress and "left_s" in progress else budget
     st.progress(min(max(1 - left / budget, 0.0), 1.0), text=plain(view.message))
     draw_result(view, state.plan())
@@ -67,4 +72,6 @@ def draw_ending(view: JobView) -> None:
     if view.state in ("failed", "died"):
         st.error(f"{plain(sentence)}. Resume goes on from there.", icon=":material/error:")
     elif view.state == "cancelled":
+        you = " by you" if view.stopped_by == state.session() else " by someone else"
+        sentence = sentence.replace("Stopped", f"Stopped{you if view.stopped_by else ''}", 1)
         st.info(f"{plain(sentence)}. Resume goes on from there.", icon=":material/pause:")

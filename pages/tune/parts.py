@@ -17,23 +17,24 @@ from tuning.plan.plan import TuningPlan
 from tuning.report.figures.plotly_figure import plotly_figure
 from tuning.report.figures.sweep import sweep_chart
 from tuning.sweep.result import Candidate, SweepResult
+from tuning.workspace.workspace import sweep_of
 
 _GIB = 2**30
 
 
-def result_of(job: JobView) -> SweepResult | None:
-    """What the sweep has shown last."""
-    event = job.last("result")
-    return None if event is None else SweepResult.from_json(event["result"])
-
-
 def draw_pick(job: JobView, plan: TuningPlan) -> None:
     """The answer at first glance, and the button that takes it."""
-    result = result_of(job)
+    result = sweep_of(job)
     if result is None or result.pick is None or job.active:
         return
     pick = result.pick
     box = st.container(border=True)
+    if job.origin:
+        box.info(
+            f"A colleague's sweep, from {plain(job.origin)}: it was measured on "
+            f"{plain(result.machine)}, and says nothing of the times of this machine.",
+            icon=":material/group:",
+        )
     if pick.mode != "tree":
         box.warning(f"**{plain(pick.reason)}**", icon=":material/block:")
     else:
@@ -69,13 +70,14 @@ def draw_result(job: JobView, plan: TuningPlan, curve: Sequence[CurvePoint] = ()
 
     curve: more caps of the plan, counted beside the page
     """
-    result = result_of(job)
+    result = sweep_of(job)
     if result is None:
         return
     counted = [_counted(point, result.original_tokens) for point in curve]
     if drawn := sweep_chart(result, plan.packer, plan.max_tokens_per_mb, counted):
         chart(plotly_figure(drawn), "sweep", drawn.described)
-    st.caption(plain(" · ".join([f"{result.model} on {result.machine}", *result.notes])))
+    whose = ", a colleague's" if job.origin else ""
+    st.caption(plain(" · ".join([f"{result.model} on {result.machine}{whose}", *result.notes])))
     logp = st.column_config.NumberColumn(
         format="%.3f",
         help="The forward pass before the step, where AReaL recomputes log-probabilities; it is "

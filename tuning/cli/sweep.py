@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuning.cli.common import Json, PlanOptions, RowOptions, followed, row_options, sentences, show
+from tuning.cli.common import (
+    Json,
+    PlanOptions,
+    RowOptions,
+    followed,
+    row_options,
+    say,
+    sentences,
+    show,
+)
 from tuning.plan.plan import TuningPlan
 
 if TYPE_CHECKING:
@@ -63,7 +72,7 @@ def measure(
             seconds = f"{point['step_s']:.3f} s a step" if point["step_s"] else ""
             logp = f"{point['logp_s']:.3f} s compute_logp" if point["logp_s"] else ""
             words = [mode_name, point["outcome"], seconds, logp, point["message"], *point["notes"]]
-            typer.echo(" · ".join(str(word) for word in words if word))
+            say(" · ".join(str(word) for word in words if word))
 
 
 def seconds_of(text: str) -> float:
@@ -96,7 +105,7 @@ def _table(result: Mapping[str, Any]) -> None:
     """The sweep as lines for a terminal."""
     from tuning.workspace.compare_text import aligned_columns
 
-    typer.echo(f"{result['model']} on {result['machine']}")
+    say(f"{result['model']} on {result['machine']}")
     several = result["n_batches"] > 1
     worst = ("worst trees", "worst paid") if several else ()
     rows = [("cap", "trees", "ratio", "paid", *worst, "step", "compute_logp", "kind")]
@@ -119,13 +128,13 @@ def _table(result: Mapping[str, Any]) -> None:
             )
         )
     for line in aligned_columns(rows):
-        typer.echo(line)
+        say(line)
     if result["holdout_error"] is not None:
-        typer.echo(f"cost model: {result['holdout_error']:.1%} median error on points left out")
+        say(f"cost model: {result['holdout_error']:.1%} median error on points left out")
     pick = result["pick"] or {"reason": "", "runner_up": "", "advice": ()}
     for line in (pick["reason"], pick["runner_up"], *pick["advice"], *result["notes"]):
         if line:
-            typer.echo(line)
+            say(line)
 
 
 def _why_no_time(candidate: Mapping[str, Any]) -> str:

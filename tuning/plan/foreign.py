@@ -11,6 +11,8 @@ _CONTROL = re.compile(
     "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff\\ufffe\\uffff]"
 )
 
+_NUMBER = re.compile(r"[-+]?[\d.,]*(e[-+]?\d+)?|[-+=@]")
+
 
 def visible(text: str) -> str:
     """The same, with control characters and overrides of direction shown as �."""
@@ -24,4 +26,5 @@ def cell(value: object) -> object:
     """
     if not isinstance(value, str):
         return value
-    return f"'{visible(value)}" if value.lstrip()[:1] in tuple("=+-@") else visible(value)
+    formula = value.lstrip()[:1] in ("=", "+", "-", "@")
+    return f"'{visible(value)}" if formula and not _NUMBER.fullmatch(value) else visible(value)
