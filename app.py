@@ -6,8 +6,10 @@ import threading
 from pathlib import Path
 
 import streamlit as st
+from starlette.middleware import Middleware
 
 from pages import __file__ as pages
+from pages.shared.guard import Guard
 
 
 def _import_ahead() -> None:
@@ -24,4 +26,4 @@ def _import_ahead() -> None:
 threading.Thread(target=_import_ahead, name="import-ahead", daemon=True).start()
 # st.App, and not a script with st.navigation: with a folder pages/ beside the main script,
 # a deep link to a fresh server would skip the frame.
-app = st.App(Path(pages).parent / "frame.py")
+app = st.App(Path(pages).parent / "frame.py", middleware=[Middleware(Guard)])

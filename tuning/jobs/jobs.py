@@ -43,8 +43,8 @@ from tuning.plan.plan import TuningPlan
 State = Literal["queued", "running", "done", "failed", "cancelled", "died"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled", "died")
 # where the package of this module is found: the checkout, or site-packages
-_ROOT = Path(__file__).resolve().parents[__package__.count(".") + 1]
-_WORKER = __package__.replace("tuning.jobs", "tuning.worker")
+ROOT = Path(__file__).resolve().parents[__package__.count(".") + 1]
+WORKER = __package__.replace("tuning.jobs", "tuning.worker")
 _GRACE_S = 1.0
 _children: dict[Path, subprocess.Popen[bytes]] = {}
 """Workers of this process by job folder: whoever asks first reaps them."""
@@ -128,12 +128,12 @@ class Jobs:
         self._write(folder, kind, plan, arguments or {}, timeout_s)
         with (folder / "events.jsonl").open("wb") as out, (folder / "log.txt").open("wb") as log:
             child = subprocess.Popen(
-                [sys.executable, "-m", _WORKER, str(folder)],
+                [sys.executable, "-m", WORKER, str(folder)],
                 stdout=out,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
-                cwd=_ROOT,
-                env={"OMP_WAIT_POLICY": "PASSIVE"} | os.environ,
+                cwd=ROOT,
+                env=_environment(),
                 start_new_session=True,
             )
         _children[folder] = child
@@ -350,6 +350,13 @@ class Jobs:
             (folder / "noted").touch()
         except (StoreError, OSError):
             return  # the disk is still full; the events keep the points, the next look tries again
+
+
+def _environment() -> dict[str, str]:
+    """Of a worker: threads that wait sleep, and the server's token stays with the server."""
+    return {"OMP_WAIT_POLICY": "PASSIVE"} | {
+        name: value for name, value in os.environ.items() if name != "ESPALIER_TOKEN"
+    }
 
 
 def save_rows(path: Path, rows: Rows) -> None:

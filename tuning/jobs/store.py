@@ -165,6 +165,13 @@ class Store:
         with self._open() as db:
             db.executemany("DELETE FROM points WHERE id = ?", [(i,) for i in ids])
 
+    def probe(self) -> None:
+        """Write, and take it back. Raises StoreError where that is not possible."""
+        with self._open() as db:
+            db.execute("BEGIN IMMEDIATE")
+            db.execute("INSERT INTO aside (id) VALUES (0)")
+            db.rollback()
+
     def set_aside(self) -> None:
         """Move what could not be read out of the way, into a table beside; nothing is deleted."""
         with self._open() as db:
