@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def _import_ahead() -> None:
     del pandas, plotly, load, batch
 
 
+os.umask(0o077)  # what is uploaded and measured is its owner's
 threading.Thread(target=_import_ahead, name="import-ahead", daemon=True).start()
 # st.App, and not a script with st.navigation: with a folder pages/ beside the main script,
 # a deep link to a fresh server would skip the frame.

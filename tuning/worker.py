@@ -105,4 +105,5 @@ def _end_after(seconds: float) -> None:
 
 
 if __name__ == "__main__":
+    os.umask(0o077)
     sys.exit(main(Path(sys.argv[1])))

@@ -9,6 +9,7 @@ Notable:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import streamlit as st
 
@@ -18,6 +19,7 @@ from packing.sources.loaded import Loaded
 from packing.sources.spec import SourceSpec
 from pages.shared import data, state
 from pages.shared.text import plain
+from pages.shared.widgets import draw_asked
 from pages.tune import jobs as tune_jobs
 from tuning.jobs.store import Store
 from tuning.plan.batch import Batch, batch_rows
@@ -78,6 +80,7 @@ def set_field(field: str, value: object) -> None:
 def set_source(source: SourceSpec | None) -> None:
     text = None
     if source is not None:
+        state.allow(source)
         text = TuningPlan(source=source).to_query().get("data", rows_argument(source))
     state.set_other({"b.data": text})
 
@@ -132,6 +135,9 @@ def _told(field: str, value: object) -> str:
 
 def _loaded(source: SourceSpec) -> Loaded | None:
     """The rows of B; a bar while they load, a sentence and a way on where they do not."""
+    if state.waits(source):
+        draw_asked(source, partial(state.allow, source), "other")
+        return None
     task = data.task_of(source)
     data.follow(task)
     if task.result is None:

@@ -28,6 +28,7 @@ from tuning.plan.plan import TuningPlan
 from tuning.workspace.rows import tags_of
 
 _PATIENCE_S = 0.4
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _LARGEST_CAP = 262_144
 _LATE = "data.late"  # the strip on top was drawn before the rows had loaded
 
@@ -51,6 +52,7 @@ class LoadTask:
 
         try:
             self.result = load(self.source, tell, self.stop.is_set, allowed_roots())
+            state.allow(self.source)
         except LoadCancelled:
             self.error = "Loading was stopped."
         except (SourceError, ValueError) as error:
@@ -62,9 +64,15 @@ class LoadTask:
 
 
 def allowed_roots() -> list[Path]:
-    """Folders whose files may be opened by path; ``ESPALIER_DATA`` adds more (colon-separated)."""
+    """Folders whose files may be opened by path; ``ESPALIER_DATA`` adds more (colon-separated).
+
+    The home folder only for whoever sits at this machine: not where a token or an address other
+    than loopback says that others come.
+    """
     more = os.environ.get("ESPALIER_DATA", "").split(os.pathsep)
-    return [Path.cwd(), Path.home(), uploads_folder(), *(Path(p) for p in more if p)]
+    shared = os.environ.get("ESPALIER_TOKEN") or st.get_option("server.address") not in _LOOPBACK
+    home = [] if shared else [Path.home()]
+    return [Path.cwd(), *home, uploads_folder(), *(Path(p) for p in more if p)]
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)

@@ -77,7 +77,7 @@ class Guard:
             (b"content-security-policy", _policy().encode()),
             (b"x-frame-options", b"DENY"),
             (b"x-content-type-options", b"nosniff"),
-            (b"referrer-policy", b"no-referrer"),
+            (b"referrer-policy", b"same-origin"),  # none at all would hide our own forms' origin
             (b"cross-origin-opener-policy", b"same-origin"),
             (b"cross-origin-resource-policy", b"same-origin"),
         ]

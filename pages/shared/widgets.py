@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from packing.sources.spec import SourceSpec
 from pages.shared.text import Markdown, plain
 from tuning.report.figures.style import saved_as
 
@@ -68,6 +69,17 @@ def download(
         type=look,
         icon=f":material/{icon}:",
     )
+
+
+def draw_asked(source: SourceSpec, load: Callable[[], None], key: str) -> None:
+    """What a link would load, and the click that it waits for."""
+    where = "asks the Hugging Face Hub" if source.leaves_machine else "may take long"
+    tokenizer = f", tokenizer {source.tokenizer}" if source.tokenizer else ""
+    st.info(
+        f"This link would load {plain(f'{source.location}{tokenizer}')}, which {where}.",
+        icon=":material/link:",
+    )
+    st.button("Load it", on_click=load, icon=":material/download:", key=f"{key}.load")
 
 
 def draw_unread(what: Markdown, unread: Mapping[Any, str], move: Callable[[], None]) -> None:

@@ -97,7 +97,7 @@ def test_every_answer_has_the_headers(open_app: Guard, path: str) -> None:
     assert "frame-ancestors 'none'" in policy and "default-src 'self'" in policy
     assert "unsafe-eval" not in policy and "script-src 'self' blob: 'sha256-" in policy
     assert headers["x-content-type-options"] == "nosniff" and headers["x-frame-options"] == "DENY"
-    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["referrer-policy"] == "same-origin"
 
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])

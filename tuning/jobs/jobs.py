@@ -33,7 +33,7 @@ import numpy as np
 
 from packing.rows import Rows
 from tuning.jobs.checked import CheckError, parse_json, read_own
-from tuning.jobs.folders import jobs_folder
+from tuning.jobs.folders import data_folder, jobs_folder
 from tuning.jobs.host import host
 from tuning.jobs.points import Point, plan_of
 from tuning.jobs.processes import identity, kill_group, killed, members
@@ -354,9 +354,8 @@ class Jobs:
 
 def _environment() -> dict[str, str]:
     """Of a worker: threads that wait sleep, and the server's token stays with the server."""
-    return {"OMP_WAIT_POLICY": "PASSIVE"} | {
-        name: value for name, value in os.environ.items() if name != "ESPALIER_TOKEN"
-    }
+    kept = {name: value for name, value in os.environ.items() if name != "ESPALIER_TOKEN"}
+    return {"OMP_WAIT_POLICY": "PASSIVE"} | kept | {"ESPALIER_HOME": str(data_folder())}
 
 
 def save_rows(path: Path, rows: Rows) -> None:

@@ -12,8 +12,9 @@ import json
 from dataclasses import dataclass, replace
 
 from packing.rows import Rows
+from packing.sources.chat.tokenizer import BUNDLED
 from packing.sources.errors import SourceError
-from packing.sources.load import load, tokenizer_named
+from packing.sources.load import load
 from packing.sources.spec import SourceSpec
 from tuning.jobs.jobs import Jobs
 from tuning.jobs.store import Store
@@ -102,8 +103,8 @@ def _has_sample(plan: TuningPlan, rows: Rows) -> bool:
 
 
 def _loads(tokenizer: str | None) -> bool:
-    """Whether rows can be read as text here; without a tokenizer they open as token ids."""
-    try:
-        return tokenizer is not None and bool(tokenizer_named(tokenizer))
-    except SourceError:
-        return False
+    """Whether rows can be read as text here; without a tokenizer they open as token ids.
+
+    The bundled one alone: a file from elsewhere names no folder to read and nothing to download.
+    """
+    return tokenizer == BUNDLED
