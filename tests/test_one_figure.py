@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 from packing.batch.refusal import BatchRefused
 from packing.sources.load import load
 from packing.sources.spec import SourceSpec
+from pages.shared import background, waiting
 from tests.pages.test_pages import FRAME
 from tuning.cli import app
 from tuning.cli.common import plan_options
@@ -75,7 +76,10 @@ def batch_of(plan: TuningPlan) -> Batch:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fresh history; a page is drawn once, and its curve over other caps is not at stake."""
     monkeypatch.setenv("ESPALIER_HOME", str(tmp_path_factory.mktemp("home")))
+    monkeypatch.setattr(waiting, "redraw", lambda: None)
+    monkeypatch.setattr(background, "caps_in_view", lambda batch, plan: [plan.max_tokens_per_mb])
 
 
 def printed(name: str, plan: TuningPlan) -> Any:

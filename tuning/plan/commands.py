@@ -19,6 +19,7 @@ SCOPES: Mapping[str, tuple[Scope, ...]] = {
     "rows": (),
     "pack": _PACKING,
     "chain": _PACKING,
+    "count": (*_PACKING, "sweep"),
     "prove": _STEP,
     "kernels": _STEP,
     "sweep": (*_STEP, "sweep"),
