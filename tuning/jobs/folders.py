@@ -10,6 +10,9 @@ from pathlib import Path
 
 import platformdirs
 
+_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "sshfs", "glusterfs", "lustre", "beegfs",
+            "ceph", "gpfs", "afs", "9p"}  # fmt: skip
+
 
 def data_folder() -> Path:
     """Run history, jobs, uploads. ``ESPALIER_HOME`` moves it.
@@ -28,6 +31,21 @@ def problem() -> str:
         f"The data folder {folder} cannot be written ({why}): what is measured now is gone when "
         "this program ends. Give ESPALIER_HOME a folder that can be written, or free disk space."
     )
+
+
+@cache
+def on_network(path: Path) -> bool:
+    """Whether a file lies on a file system that several machines may have open."""
+    best, kind = "", ""
+    with suppress(OSError):
+        real = str(path.resolve())
+        for line in Path("/proc/mounts").read_text(errors="replace").splitlines():
+            place, of = line.split()[1:3]
+            place = place.replace("\\040", " ")
+            inside = real == place or real.startswith(place.rstrip("/") + "/")
+            if inside and len(place) >= len(best):
+                best, kind = place, of
+    return kind.removeprefix("fuse.") in _NETWORK
 
 
 def uploads_folder() -> Path:

@@ -3,7 +3,8 @@
 Notable:
 - the worker writes a point the moment it is measured, so that nothing is lost with a browser, a
   server or a worker
-- write-ahead log: pages read while a worker writes
+- write-ahead log: pages read while a worker writes; a rollback journal on a network file system,
+  where the log's shared memory does not work
 - the schema has a number; an older file is brought up to date when it is opened, a newer one is
   refused
 - a line that cannot be read ends nothing: it is passed over, and named
@@ -19,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuning.jobs.folders import data_folder
+from tuning.jobs.folders import data_folder, on_network
 from tuning.jobs.host import host
 from tuning.jobs.points import Point, plan_of
 from tuning.plan.plan import TuningPlan
@@ -186,7 +187,8 @@ class Store:
         try:
             db = sqlite3.connect(self.path, timeout=10)
             try:
-                db.execute("PRAGMA journal_mode = WAL")
+                mode = "DELETE" if on_network(self.path) else "WAL"
+                db.execute(f"PRAGMA journal_mode = {mode}")
                 with db:
                     yield db
             finally:

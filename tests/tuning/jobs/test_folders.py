@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,3 +51,23 @@ def test_health_writes_and_starts_what_a_worker_needs(
     assert any("no worker starts" in said and "no_worker" in said for said in problems())
     (tmp_path / "history.sqlite").write_bytes(b"broken" * 1000)
     assert any("history.sqlite" in said for said in problems())
+
+
+def test_a_network_file_system_has_a_rollback_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = f"x / ext4 rw 0 0\nlab:/x {tmp_path}/n\\\\040fs nfs4 rw 0 0\n".replace("\\\\", "\\")
+    read = Path.read_text
+
+    def told(path: Path, **how: Any) -> str:
+        return mounts if str(path) == "/proc/mounts" else read(path, **how)
+
+    monkeypatch.setattr(Path, "read_text", told)
+    for name, network in (("n fs", True), ("here", False), ("n fs 2", False)):
+        path = tmp_path / name / "history.sqlite"
+        path.parent.mkdir()
+        assert folders.on_network(path) is network
+        Store(path)
+        db = sqlite3.connect(path)
+        assert db.execute("PRAGMA journal_mode").fetchone()[0] == ("delete" if network else "wal")
+        db.close()
