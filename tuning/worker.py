@@ -18,8 +18,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from tuning.jobs.files import load_rows
 from tuning.jobs.folders import data_folder
-from tuning.jobs.jobs import Jobs, load_rows
+from tuning.jobs.jobs import Jobs
 from tuning.jobs.points import plan_of
 from tuning.jobs.store import Store
 from tuning.jobs.task import KINDS, Kind, Task, emit

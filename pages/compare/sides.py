@@ -178,6 +178,8 @@ def _batch(data: str, _rows: Rows) -> Batch:
 
 def _rows_at_hand(plan: TuningPlan) -> Source | None:
     """The batch of a run's plan from its source, if that still loads."""
+    if state.waits(plan.source):
+        return None  # a run that a link names asks nobody either; its own rows may be at hand
     task = data.task_of(plan.source)
     data.follow(task)
     found = task.result

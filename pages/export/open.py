@@ -8,6 +8,7 @@ Notable:
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import BinaryIO
 
 import pandas as pd
@@ -15,7 +16,7 @@ import streamlit as st
 
 from pages.shared import data, state
 from pages.shared.text import plain
-from pages.shared.widgets import chart, download, table, to_tune
+from pages.shared.widgets import chart, download, draw_asked, table, to_tune
 from tuning.jobs.store import Store, StoreError
 from tuning.plan.batch import batch_rows
 from tuning.plan.numbers import many, moment
@@ -84,6 +85,9 @@ def _followed(opened: OpenedWorkspace) -> OpenedWorkspace:
     """Load the rows; the plan is taken when they are those that were measured."""
     assert opened.workspace is not None and opened.plan is not None
     plan = opened.plan
+    if state.waits(plan.source):
+        draw_asked(plan.source, partial(state.allow, plan.source), "share")
+        return opened
     task = data.task_of(plan.source)
     data.follow(task)
     known = opened.workspace.fingerprint

@@ -109,7 +109,9 @@ def load_asked() -> None:
 def _is_large(location: str) -> bool:
     path = Path(location).expanduser()
     try:
-        return not path.is_file() or path.stat().st_size > _QUICK_BYTES
+        if path.is_file():
+            return path.stat().st_size > _QUICK_BYTES
+        return path.is_dir() or not set("*?[").isdisjoint(location)
     except (OSError, ValueError):
         return False  # the load says why
 

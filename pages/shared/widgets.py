@@ -76,7 +76,7 @@ def draw_asked(source: SourceSpec, load: Callable[[], None], key: str) -> None:
     where = "asks the Hugging Face Hub" if source.leaves_machine else "may take long"
     tokenizer = f", tokenizer {source.tokenizer}" if source.tokenizer else ""
     st.info(
-        f"This link would load {plain(f'{source.location}{tokenizer}')}, which {where}.",
+        f"It would load {plain(f'{source.location}{tokenizer}')}, which {where}.",
         icon=":material/link:",
     )
     st.button("Load it", on_click=load, icon=":material/download:", key=f"{key}.load")

@@ -29,10 +29,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from packing.rows import Rows
 from tuning.jobs.checked import CheckError, parse_json, read_own
+from tuning.jobs.files import read_events, read_object, read_text, save_rows, unkept_points
 from tuning.jobs.folders import data_folder, jobs_folder
 from tuning.jobs.host import host
 from tuning.jobs.points import Point, plan_of
@@ -199,7 +198,7 @@ class Jobs:
         state, message = self._state(job, events, alive, asked.created_at)
         if state in ENDED and not (folder / "noted").exists():
             self._note_end(folder, plan, events, message if state == "died" else "")
-        stopped_by = _read_text(folder / "cancelled") if state == "cancelled" else ""
+        stopped_by = read_text(folder / "cancelled") if state == "cancelled" else ""
         return JobView(
             job,
             asked.kind,
@@ -253,7 +252,7 @@ class Jobs:
             point.question.key: point
             for folder in sorted(self.folder.iterdir())
             if not (folder / "noted").exists()
-            for point in _unkept(self._events(folder))
+            for point in unkept_points(self._events(folder))
             if point.outcome != "crashed" and point.host in ("", host())
         }
 
@@ -267,7 +266,7 @@ class Jobs:
         self.unread.clear()
 
     def _events(self, folder: Path) -> list[Mapping[str, Any]]:
-        events, broken = _read_events(folder / "events.jsonl")
+        events, broken = read_events(folder / "events.jsonl")
         if broken:
             self.unread[folder.name] = f"{broken:,} of the lines of events.jsonl"
         return events
@@ -280,7 +279,7 @@ class Jobs:
         folder = self.folder / job
         if not (folder / "cancelled").exists():
             (folder / "cancelled").write_text(by)
-        known = _read_json(folder / "process.json")
+        known = read_object(folder / "process.json")
         if known and self._alive(job):
             pid = int(known["pid"])
             kill_group(pid, signal.SIGTERM)
@@ -303,7 +302,7 @@ class Jobs:
         child = _children.get(self.folder / job)
         if child is not None:
             return child.poll() is None
-        known = _read_json(self.folder / job / "process.json")
+        known = read_object(self.folder / job / "process.json")
         return bool(known) and identity(known.get("pid", 0)) == known
 
     def _state(
@@ -327,7 +326,7 @@ class Jobs:
     def _death(self, job: str) -> str:
         child = _children.get(self.folder / job)
         code = None if child is None else child.returncode
-        log = _read_text(self.folder / job / "log.txt").strip().splitlines()
+        log = read_text(self.folder / job / "log.txt").strip().splitlines()
         if code is not None and code < 0:
             return f"the worker {killed(code)}; what was measured is kept"
         reason = f": {log[-1]}" if log else ""
@@ -337,7 +336,7 @@ class Jobs:
         self, folder: Path, plan: TuningPlan, events: list[Mapping[str, Any]], death: str
     ) -> None:
         """Once, after the end: what the worker measured and could not keep, and what killed it."""
-        points = _unkept(events)
+        points = unkept_points(events)
         begun = next((e for e in reversed(events) if e["type"] in ("asking", "point")), None)
         if death and begun is not None and begun["type"] == "asking":
             with suppress(CheckError):
@@ -358,64 +357,8 @@ def _environment() -> dict[str, str]:
     return {"OMP_WAIT_POLICY": "PASSIVE"} | kept | {"ESPALIER_HOME": str(data_folder())}
 
 
-def save_rows(path: Path, rows: Rows) -> None:
-    """Tokens, offsets, groups and loss mask, without pickle."""
-    mask = np.empty(0, dtype=np.uint8) if rows.loss_mask is None else rows.loss_mask
-    with path.open("wb") as file:
-        np.savez(file, tokens=rows.tokens, offsets=rows.offsets, group=rows.group, loss_mask=mask)
-
-
-def load_rows(path: Path) -> Rows:
-    with np.load(path, allow_pickle=False) as file:
-        mask = file["loss_mask"]
-        return Rows(file["tokens"], file["offsets"], file["group"], mask if len(mask) else None)
-
-
 def _age_s(created_at: str) -> float:
     try:
         return (datetime.now(UTC) - datetime.fromisoformat(created_at)).total_seconds()
     except (ValueError, TypeError):
         return _START_S  # no date: nobody is starting it
-
-
-def _read_events(path: Path) -> tuple[list[Mapping[str, Any]], int]:
-    """Whole lines only, as the last one may still be on its way; and how many cannot be read."""
-    if not path.exists():
-        return [], 0
-    events, broken = [], 0
-    for line in path.read_bytes().split(b"\n")[:-1]:
-        if not line.startswith(b"{"):
-            continue  # what a library printed
-        try:
-            event = json.loads(line)
-            event["type"] + ""
-            events.append(event)
-        except (ValueError, TypeError, LookupError, RecursionError):
-            broken += 1
-    return events, broken
-
-
-def _unkept(events: Sequence[Mapping[str, Any]]) -> list[Point]:
-    """Points that the worker could not write."""
-    found = []
-    for event in events:
-        if event["type"] == "point" and not event.get("kept", True):
-            with suppress(CheckError):
-                found.append(Point.from_json(event.get("point", {})))
-    return found
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """An object; an empty one where there is none that can be read."""
-    try:
-        found = json.loads(_read_text(path))
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

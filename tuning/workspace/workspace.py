@@ -16,7 +16,8 @@ from packing.rows import Rows
 from packing.sources.errors import SourceError
 from packing.sources.load import load, tokenizer_named
 from packing.sources.loaded import Provenance
-from tuning.jobs.jobs import Jobs, JobView, load_rows
+from tuning.jobs.files import load_rows
+from tuning.jobs.jobs import Jobs, JobView
 from tuning.jobs.points import Point, answers, installed_versions
 from tuning.jobs.store import Store
 from tuning.plan.batch import Batch, batch_rows
