@@ -26,7 +26,7 @@ from scripts.areal_schema import make_environment, unpack_wheel
 from tests.tuning.areal_mutations import Mutation, mutations
 from tests.tuning.configs import WHOLE
 from tuning.areal.config import ArealConfig, ConfigError
-from tuning.areal.schema import VERSIONS, Version
+from tuning.areal.schema import VERSIONS, Version, table
 from tuning.doctor.check import ask
 from tuning.doctor.doctor import Report, check
 
@@ -50,15 +50,19 @@ _EARLY = (
 )
 
 
-def bases(shared: bool) -> tuple[dict[str, Any], dict[str, str]]:
-    """Values and class of each config: our own, and AReaL's examples where they are."""
+def bases(shared: bool, version: Version = "1.0.4") -> tuple[dict[str, Any], dict[str, str]]:
+    """Values and class of each config: our own, and AReaL's examples where they are.
+
+    Left out is what ``version`` has no class for.
+    """
     values = {name: yaml.safe_load(text) for name, text in WHOLE.items()}
     if shared and _SHARED.is_dir():
         values |= {f.stem: yaml.safe_load(f.read_text()) for f in sorted(_SHARED.glob("*.yaml"))}
     classes = {
         name: ArealConfig.read(yaml.safe_dump(value)).class_name for name, value in values.items()
     }
-    return values, classes
+    known = {name: values[name] for name, cls in classes.items() if table(version, cls)}
+    return known, {name: classes[name] for name in known}
 
 
 def refused_by_us(text: str, version: Version) -> tuple[str, Report | None]:
@@ -122,7 +126,7 @@ def main() -> None:
     given = parser.parse_args()
     python = make_environment(given.environment / "environment")
     root = given.root or unpack_wheel(given.version, given.environment / "wheel")
-    values, classes = bases(shared=not given.write)
+    values, classes = bases(shared=not given.write, version=given.version)
     edits = [Mutation(name, ()) for name in values]
     edits += mutations(values, classes, given.version, given.seed, given.mutations)
     texts = [(classes[one.base], one.applied(values)) for one in edits]

@@ -38,6 +38,7 @@ from kernels.triton.configs import (
     by_descriptor,
     default_config,
     family,
+    first_release,
     heads_per_tile,
     triton_version,
 )
@@ -86,7 +87,7 @@ def _ways(kernel: Pass, arch: int, head_dim: int) -> tuple[bool, ...]:
     """By descriptors or by pointers; the backward of five products is meant for descriptors."""
     if kernel == "dqkv":
         return (True,) if arch >= FIRST_ARCH else ()
-    both = arch >= FIRST_ARCH and by_descriptor(kernel, head_dim)
+    both = arch >= FIRST_ARCH and by_descriptor(kernel, head_dim, arch)
     return (True, False) if both else (False,)
 
 
@@ -97,10 +98,14 @@ def jobs(
     groups: Sequence[int] = (4,),
     kernels: Sequence[Pass] = KERNELS,
 ) -> list[CompileJob]:
-    """The default configurations of every kernel, by descriptors and by pointers where both are."""
+    """The default configurations of every kernel, by descriptors and by pointers where both are.
+
+    An architecture that the installed release of Triton cannot compile for is left out.
+    """
     return [
         CompileJob(kernel, arch, dim, dtype, group, config, tma)
         for arch in archs
+        if triton_version() >= (first_release(arch) or (0, 0))
         for dim in head_dims
         for dtype in dtypes
         for kernel in kernels

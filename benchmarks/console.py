@@ -23,7 +23,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from tests.app import CHROMIUM_FLAGS, Server, chromium_path, running
+from scripts.system import find_chromium
+from tests.app import CHROMIUM_FLAGS, Server, running
 from tests.browser.drive import to_page
 
 PAGES = ("Dataset", "Trie", "Packing", "Kernels", "Tune", "Compare", "Export")
@@ -55,7 +56,7 @@ def main() -> None:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=chromium_path(), args=CHROMIUM_FLAGS)
+        chromium = play.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_FLAGS)
         cold = {name: _cold(chromium, name, options.repeats) for name in PAGES}
         with _server() as server, _tab(chromium) as page:
             warm = {name: _warm(page, server, name, options.repeats) for name in PAGES}

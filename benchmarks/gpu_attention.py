@@ -21,11 +21,13 @@ import torch
 from benchmarks.gpu_checks import TOLERANCE
 from benchmarks.gpu_device import Device, milliseconds
 from benchmarks.gpu_libraries import CannotRun, Libraries
-from benchmarks.gpu_providers import PROVIDERS, PreparedTree, inputs
+from benchmarks.gpu_providers import PROVIDERS, PreparedTree, inputs, tile_text
 from benchmarks.gpu_reference import SampledReference
 from benchmarks.gpu_trees import GpuTree
 from kernels.attention.mask import TreeMask
 from kernels.triton import launch
+from kernels.triton.configs import Pass, heads_per_tile
+from kernels.triton.tiles import visited_area
 from tuning.plan.gpus import peak_tflops
 
 SECONDS_EACH = 1.0
@@ -62,7 +64,15 @@ def time_attention(
 def _measured(
     ready: PreparedTree, device: Device, references: list[SampledReference]
 ) -> dict[str, Any]:
-    row: dict[str, Any] = {"area": ready.area, "mask_ms": ready.mask_ms, "note": ready.note}
+    dtype = str(device.dtype).removeprefix("torch.")
+    row: dict[str, Any] = {
+        "area": ready.area,
+        "heads": device.heads[0],
+        "head_dim": device.head_dim,
+        "dtype": dtype,
+        "mask_ms": ready.mask_ms,
+        "note": ready.note,
+    }
     out = ready.attend()
     grads = torch.autograd.grad(out, ready.inputs, ready.dout)
     if ready.of_tree:
@@ -77,7 +87,7 @@ def _measured(
     flops = 4.0 * device.head_dim * device.heads[0] * ready.area
     forward_ms, both_ms = float(np.median(forward)), float(np.median(both))
     backward_ms = max(both_ms - forward_ms, 1e-9)
-    peak = peak_tflops(str(device.about()["device"]), str(device.dtype).removeprefix("torch."))
+    peak = peak_tflops(str(device.about()["device"]), dtype)
     both_tflops = 3.5 * flops / both_ms / 1e9
     return row | {
         **{f"forward_ms_p{p}": float(np.percentile(forward, p)) for p in (20, 50, 80)},
@@ -96,27 +106,34 @@ def _both(ready: PreparedTree) -> None:
     torch.autograd.grad(ready.attend(), ready.inputs, ready.dout)
 
 
-def _passes(ready: PreparedTree, device: Device) -> dict[str, float]:
-    """Milliseconds of each of our kernels alone."""
+def _passes(ready: PreparedTree, device: Device) -> dict[str, float | str]:
+    """Milliseconds of each of our kernels alone, its tile and which share of its tiles is visible.
+
+    Read by ``tuning.measure.gpu_run``.
+    """
     assert ready.configs is not None and ready.mask is not None
     q, k, v = (x.detach() for x in ready.inputs)
     configs, mask, scale = ready.configs, ready.mask, q.shape[3] ** -0.5
     out, lse = launch.forward(q, k, v, mask, scale, configs["forward"])
-    calls: dict[str, Callable[[], object]] = {
-        "kernel_forward_ms": lambda: launch.forward(q, k, v, mask, scale, configs["forward"]),
+    calls: dict[Pass, Callable[[], object]] = {
+        "forward": lambda: launch.forward(q, k, v, mask, scale, configs["forward"]),
     }
     saved = (q, k, v, out, lse)
     if "dqkv" in configs:
-        calls["kernel_dqkv_ms"] = lambda: launch.backward(saved, ready.dout, mask, scale, configs)
+        calls["dqkv"] = lambda: launch.backward(saved, ready.dout, mask, scale, configs)
     else:
         dq, delta = launch.dq_pass(saved, ready.dout, mask, scale, configs["dq"])
-        calls["kernel_dq_ms"] = lambda: launch.dq_pass(
-            saved, ready.dout, mask, scale, configs["dq"]
-        )
-        calls["kernel_dkv_ms"] = lambda: launch.dkv_pass(
+        calls["dq"] = lambda: launch.dq_pass(saved, ready.dout, mask, scale, configs["dq"])
+        calls["dkv"] = lambda: launch.dkv_pass(
             saved, ready.dout, delta, mask, scale, configs["dkv"], dq
         )
-    return {
-        name: float(np.median(milliseconds(device, call, device.runs, SECONDS_EACH)))
-        for name, call in calls.items()
-    }
+    found: dict[str, float | str] = {}
+    for name, call in calls.items():
+        config = configs[name]
+        pack = heads_per_tile(q.shape[1] // k.shape[1], config.rows)
+        visited = launch.of_mask(visited_area, mask, config.rows // pack, config.keys)
+        times = milliseconds(device, call, device.runs, SECONDS_EACH)
+        found[f"kernel_{name}_ms"] = float(np.median(times))
+        found[f"kernel_{name}_tile"] = tile_text(config)
+        found[f"kernel_{name}_efficiency"] = ready.area / visited
+    return found

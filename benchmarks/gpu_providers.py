@@ -95,13 +95,19 @@ def _ours(choose: Callable[..., Mapping[Pass, Config]]) -> Prepare:
         torch.autograd.grad(attend(), (q, k, v), dout)  # compiled before the lists are timed
         both = [_timed_mask(tree, device, lambda m: _run(attend, m, (q, k, v), dout)) for _ in "12"]
         again = milliseconds_of(device, lambda: _run(attend, mask, (q, k, v), dout))
-        note = ", ".join(f"{n} {c.rows}x{c.keys}/{c.warps}/{c.stages}" for n, c in configs.items())
+        note = ", ".join(f"{name} {tile_text(config)}" for name, config in configs.items())
         return PreparedTree(
             attend, (q, k, v), dout, mask.mask_area, max(0.0, both[1][2] - again),
             note=note, mask=mask, configs=configs,
         )  # fmt: skip
 
     return prepare
+
+
+def tile_text(config: Config) -> str:
+    """``rows x keys / warps / stages``, and whether loads have warps of their own."""
+    special = "/specialized" * config.specialize
+    return f"{config.rows}x{config.keys}/{config.warps}/{config.stages}{special}"
 
 
 def milliseconds_of(device: Device, call: Callable[[], object]) -> float:

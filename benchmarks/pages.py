@@ -19,7 +19,8 @@ from urllib.parse import quote
 
 from packing.sources.spec import SourceSpec
 from packing.spec import BLOCK_SIZE
-from tests.app import CHROMIUM_FLAGS, chromium_path, running
+from scripts.system import find_chromium
+from tests.app import CHROMIUM_FLAGS, running
 
 PAGES = ("", "trie", "packing", "kernels", "tune", "export")
 _SHOWN_CAP = "() => document.querySelector('.summary .cap b')?.textContent"
@@ -51,7 +52,7 @@ def _measure(url: str, query: str, moves: int) -> dict[str, float]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=chromium_path(), args=CHROMIUM_FLAGS)
+        chromium = play.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_FLAGS)
         page = chromium.new_page(viewport={"width": 1440, "height": 1000})
         result: dict[str, float] = {}
         for warmth in ("cold", "warm"):

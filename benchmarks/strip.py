@@ -22,7 +22,8 @@ import numpy as np
 
 from packing.rows import offsets_of
 from packing.sources.spec import SourceSpec
-from tests.app import CHROMIUM_FLAGS, chromium_path, running
+from scripts.system import find_chromium
+from tests.app import CHROMIUM_FLAGS, running
 
 _NODE_TOKENS = 8
 _CAP = 1 << 19
@@ -73,7 +74,7 @@ def _measure(url: str, source: str) -> dict[str, float]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=chromium_path(), args=CHROMIUM_FLAGS)
+        chromium = play.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_FLAGS)
         page = chromium.new_page(viewport={"width": 1440, "height": 1400})
         page.goto(f"{url}/trie?data={quote(source)}&cap={_CAP}&tree=1")
         page.locator(".strip[data-nodes='1']").wait_for(timeout=300_000)

@@ -43,10 +43,15 @@ def render(folder: Path) -> str:
         parts += [
             f"## {title}: `{name}.yaml`\n",
             f"```text\n{describe(report)}\n```\n",
-            f"```diff\n{config.diff(mended, file.name)}\n```\n",
+            f"```diff\n{_changed(config.diff(mended, file.name))}\n```\n",
             f"After these changes: {check(mended).verdict}\n",
         ]
     return "\n".join(parts)
+
+
+def _changed(diff: str) -> str:
+    """A diff without the lines around a change: those are AReaL's."""
+    return "\n".join(line for line in diff.splitlines() if not line.startswith(" "))
 
 
 def main() -> None:

@@ -19,7 +19,8 @@ from typing import Any
 from PIL import Image
 
 from scripts.flow import record
-from tests.app import CHROMIUM_FLAGS, ROOT, Server, chromium_path
+from scripts.system import find_chromium
+from tests.app import CHROMIUM_FLAGS, ROOT, Server
 
 PAGES = ("dataset", "trie", "packing", "kernels", "tune", "compare", "export")
 _LINK = "cap=4096&prompts=16"
@@ -39,7 +40,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as home, sync_playwright() as play:
         server = Server(Path(home))
-        chromium = play.chromium.launch(executable_path=chromium_path(), args=CHROMIUM_FLAGS)
+        chromium = play.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_FLAGS)
         try:
             server.start()
             _measure(chromium, server)

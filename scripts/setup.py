@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from scripts.environment import prepare
-from scripts.system import PYTHON, ROOT, SetupError, install_system_package, say
+from scripts.system import (
+    CHROMIUM_PACKAGES,
+    PYTHON,
+    ROOT,
+    SetupError,
+    find_chromium,
+    install_system_package,
+    say,
+)
 
 # Two processes: the browser waits most of the time, and the other tests use what it leaves.
 _WHOLE_SUITE = ["-n", "2", "--dist", "loadgroup"]
@@ -22,14 +29,6 @@ _CHECKS = {
 }
 
 
-def find_chromium() -> str | None:
-    """A Chromium or Chrome that the browser tests can drive."""
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    mac = "/Applications/{0}.app/Contents/MacOS/{0}"
-    candidates = [*names, mac.format("Google Chrome"), mac.format("Chromium")]
-    return next(filter(None, map(shutil.which, candidates)), None)
-
-
 def run_app(arguments: list[str]) -> int:
     """Become the Streamlit server; it prints the URL, and takes the next port if 8501 is busy."""
     prepare("app")
@@ -40,8 +39,11 @@ def run_tests(arguments: list[str]) -> int:
     """Checks and tests side by side; all of them run, and one failure fails the whole."""
     prepare("app", "test")
     if find_chromium() is None:
-        install_system_package("chromium")
-        if find_chromium() is None:
+        for package in CHROMIUM_PACKAGES:
+            install_system_package(package)
+            if find_chromium() is not None:
+                break
+        else:
             say("The browser tests are skipped: install Chromium or Chrome to run them.")
     suite = [*_WHOLE_SUITE, *arguments] if set(arguments) <= {"--deep"} else arguments
     with ThreadPoolExecutor() as pool:  # what the checks print is kept until the tests are through

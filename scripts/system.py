@@ -17,6 +17,10 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 
 
+CHROMIUM_PACKAGES = ("chromium-headless-shell", "chromium")
+"""The first is Chromium without windows: it takes half the time of the whole one."""
+
+
 class SetupError(Exception):
     """The environment cannot be made; the message says what to do."""
 
@@ -32,6 +36,14 @@ def answer(*command: str | Path, seconds: float = 120) -> str | None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=True)
         return done.stdout.strip()
     return None
+
+
+def find_chromium() -> str | None:
+    """A Chromium or Chrome that can be driven without a screen."""
+    names = (*CHROMIUM_PACKAGES, "chromium-browser", "google-chrome", "google-chrome-stable")
+    mac = "/Applications/{0}.app/Contents/MacOS/{0}"
+    candidates = [*names, mac.format("Google Chrome"), mac.format("Chromium")]
+    return next(filter(None, map(shutil.which, candidates)), None)
 
 
 def admin() -> list[str] | None:

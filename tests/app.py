@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -24,11 +23,6 @@ CHROMIUM_FLAGS = [
     "--no-first-run",
 ]
 _STARTS_WITHIN_S = 90
-
-
-def chromium_path() -> str | None:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    return next((path for name in names if (path := shutil.which(name))), None)
 
 
 @contextmanager

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from packing.rows import Rows
-from tests.app import CHROMIUM_FLAGS, chromium_path
+from scripts.system import find_chromium
+from tests.app import CHROMIUM_FLAGS
 
 # A busy machine makes no example wrong.
 hypothesis.settings.register_profile("tests", deadline=None)
@@ -79,7 +80,7 @@ def small_cases() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    executable = chromium_path()
+    executable = find_chromium()
     if executable is None:
         pytest.skip("no Chromium on this machine; scripts/test installs it where it may")
     from playwright.sync_api import sync_playwright

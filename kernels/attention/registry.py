@@ -22,6 +22,7 @@ from kernels.attention.cascade import cascade_backward, cascade_forward, cascade
 from kernels.attention.flex import flex_attention_tree, flex_unavailable
 from kernels.attention.mask import TreeMask
 from kernels.attention.reference import dense_attention_with_lse, dense_backward
+from kernels.triton.tree import check_inputs
 
 # (q, k, v, mask, scale) -> output, and a log-sum-exp a query and head in the backend's own order
 Forward = Callable[[Tensor, Tensor, Tensor, TreeMask, float], tuple[Tensor, Tensor]]
@@ -145,7 +146,7 @@ def tree_attention(
     Returns ``(B, Hq, N, D)`` in the dtype of ``q``; rows of padding are 0, as are their gradients.
     Raises ValueError for inputs that do not fit, RuntimeError where the backend cannot run.
     """
-    _check(q, k, v, mask)
+    check_inputs(q, k, v, mask.subtree_end)
     if scale is None:
         scale = q.shape[3] ** -0.5
     elif not 0 < scale < math.inf:
@@ -175,9 +176,7 @@ def _operator(
 
 
 @_operator.register_fake
-def _(
-    q: Tensor, k: Tensor, v: Tensor, subtree_end: Tensor, scale: float, backend: str
-) -> tuple[Tensor, Tensor]:
+def _(q: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     n_queries = q.shape[0] * q.shape[1] * q.shape[2]
     wide = torch.promote_types(q.dtype, torch.float32)
     return q.new_empty(q.shape), q.new_empty(n_queries, dtype=wide)
@@ -201,17 +200,7 @@ def _operator_backward(
 
 
 @_operator_backward.register_fake
-def _(
-    dout: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    subtree_end: Tensor,
-    scale: float,
-    backend: str,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
 
 
@@ -255,32 +244,3 @@ def _backend(name: str) -> AttentionBackend:
     if name not in BACKENDS:
         raise ValueError(f"there is no backend {name!r}; there are auto, {', '.join(BACKENDS)}")
     return BACKENDS[name]
-
-
-def _check(q: Tensor, k: Tensor, v: Tensor, mask: TreeMask) -> None:
-    def shapes() -> str:
-        return f"q is {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
-
-    if q.dim() != 4 or k.dim() != 4 or k.shape != v.shape:
-        raise ValueError(f"q must be (B, Hq, N, D), k and v both (B, Hkv, N, D); {shapes()}")
-    if (q.shape[0], *q.shape[2:]) != (k.shape[0], *k.shape[2:]):
-        raise ValueError(f"q, k and v must agree in batch, tokens and head dim; {shapes()}")
-    if 0 in (*q.shape, *k.shape):
-        raise ValueError(f"no axis may be empty; {shapes()}")
-    if q.shape[1] % k.shape[1]:
-        raise ValueError(
-            f"the {q.shape[1]} query heads must be a multiple of the {k.shape[1]} key heads"
-        )
-    if q.shape[2] != mask.subtree_end.shape[0]:
-        raise ValueError(
-            f"q has {q.shape[2]} tokens, the mask {mask.n}; make the mask for the padded length"
-        )
-    if not (q.dtype == k.dtype == v.dtype and q.is_floating_point()):
-        dtypes = {x.dtype for x in (q, k, v)}
-        names = ", ".join(sorted(str(d).removeprefix("torch.") for d in dtypes))
-        raise ValueError(f"q, k and v must have one floating dtype; they have {names}")
-    if not q.device == k.device == v.device == mask.subtree_end.device:
-        devices = sorted({str(x.device) for x in (q, k, v, mask.subtree_end)})
-        raise ValueError(
-            f"q, k, v and the mask must be on one device; they are on {', '.join(devices)}"
-        )

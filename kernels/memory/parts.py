@@ -81,7 +81,7 @@ def whole_step(layers: Layers) -> dict[str, Parts]:
 
 def divided_step(layers: Layers, options: TraceOptions, dp_size: int) -> dict[str, Parts]:
     """Every phase with state divided over ``dp_size`` ranks; what passes is as traced."""
-    megatron = options.target == "areal" and options.engine == "megatron"
+    megatron = options.target != "espalier" and options.engine == "megatron"
     state = _megatron_state if megatron else _fsdp_state
     parameters, gradients, optimizer = state(layers.elements, options, dp_size)
     phases: dict[str, Parts] = {}

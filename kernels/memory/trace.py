@@ -48,7 +48,11 @@ from kernels.model import (
 )
 from packing.rows import Rows
 
-Target = Literal["espalier", "areal"]
+Target = Literal["areal", "areal-espalier", "espalier"]
+"""What runs the step: AReaL as it is, AReaL with the plugin of ``kernels.integrations``, or ours.
+
+With the plugin AReaL's engine holds the state, and attention, mask and head are ours.
+"""
 Engine = Literal["fsdp", "megatron", "archon"]
 Device = Literal["cuda", "cpu"]
 

@@ -2,7 +2,9 @@
 
 Notable:
 - a config is read before anything is built; a built model's modules are read after
-- what neither shows is caught at run time: keywords in the attention call, layers that did not
+- a model's way from hidden states to logits is tried, on two tokens and without its layers: what
+  it does beside its head (a scale, a cap, another layer) is seen, whatever its config calls it
+- what none of this shows is caught at run time: keywords in the attention call, layers that did not
   attend, and random numbers drawn on the way (all in ``context.py``)
 """
 
@@ -11,16 +13,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+from unittest.mock import patch
 
+import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 _RECURRENT = re.compile(
     r"Mamba|DeltaNet|LinearAttention|Rwkv|RWKV|Recurrent|Retention|ShortConv|SSM"
 )
-_RANDOM = re.compile(r"drop|jitter")
+_RANDOM = re.compile(r"drop|jitter|noise")
 _OTHER_HEADS = re.compile(r"^(classifier|summary|seq_classif)")  # no causal LM has these
-_SCORE_CHANGES = ("attn_logit_softcapping", "attention_chunk_size", "alibi")
+_SCORE_CHANGES = (
+    "attn_logit_softcapping",
+    "attention_chunk_size",
+    "alibi",
+    "attn_temperature_tuning",  # by the place in the packed order, not by the depth
+    "index_topk",  # keys are chosen by scores of their own
+)
 _LOGIT_CHANGES = (
     "final_logit_softcapping",
     "logits_soft_cap",
@@ -118,6 +128,11 @@ def check_layers(model: PreTrainedModel) -> None:
                 f"{name}: {path} ({kind}) carries a state along the packed order, across sibling "
                 "branches; only full attention can follow a tree"
             )
+        if getattr(module, "is_causal", True) is False:
+            raise UnsupportedModel(
+                f"{name}: the attention of {path} ({kind}) is bidirectional; a token would see its "
+                "siblings' continuations"
+            )
         if isinstance(module, nn.modules.batchnorm._NormBase):
             raise UnsupportedModel(
                 f"{name}: {path} ({kind}) takes statistics over all packed tokens, where a shared "
@@ -130,7 +145,56 @@ def check_layers(model: PreTrainedModel) -> None:
     for path, _ in model.named_parameters():
         if path.endswith("sinks"):
             raise UnsupportedModel(f"{name}: {path} holds attention sinks, which the kernels lack")
-    output_head(model)
+    _check_logits(model, output_head(model))
+
+
+class _HiddenStates(tuple[Any, ...]):
+    """A base model's output with nothing but last hidden states, by place and by name."""
+
+    def __new__(cls, hidden: torch.Tensor) -> _HiddenStates:
+        return super().__new__(cls, (hidden,))
+
+    @property
+    def last_hidden_state(self) -> torch.Tensor:
+        hidden: torch.Tensor = self[0]
+        return hidden
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
+def _check_logits(model: PreTrainedModel, head: nn.Linear) -> None:
+    """Raise UnsupportedModel where logits are not what the head makes of the last hidden states.
+
+    The layers are left out: the model's own forward gets hidden states made up here. Parameters
+    without values (meta, fake) or spread over ranks cannot be tried.
+    """
+    weight = head.weight
+    if weight.is_meta or type(weight.data) is not torch.Tensor:
+        return
+    place = {"device": weight.device, "dtype": weight.dtype}
+    hidden = torch.linspace(-1, 1, 2 * head.in_features, **place).view(1, 2, -1)  # type: ignore[call-overload]
+    base, called = model.base_model, []
+
+    def made_up(*_: Any, **__: Any) -> _HiddenStates:
+        called.append(True)
+        return _HiddenStates(hidden)
+
+    ids = torch.zeros((1, 2), dtype=torch.int64, device=weight.device)
+    try:
+        with patch.object(base, "forward", made_up), torch.no_grad():
+            logits = model(input_ids=ids).logits
+            expected = nn.functional.linear(hidden, weight, head.bias)
+        same = logits.shape == expected.shape and torch.allclose(
+            logits.float(), expected.float(), rtol=1e-2, atol=1e-2 * float(expected.abs().max())
+        )
+    except (RuntimeError, TypeError, ValueError, AttributeError, KeyError, IndexError):
+        same = False
+    if called and not same:  # OPT goes round its base model: nothing is learnt of it
+        raise UnsupportedModel(
+            f"{model.config.model_type}: its logits are not what its head makes of the last hidden "
+            "states; log-probabilities come from the plain head"
+        )
 
 
 def _random_fields(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, float]]:
@@ -138,8 +202,8 @@ def _random_fields(values: Mapping[str, Any], above: str = "") -> Iterator[tuple
     for name, value in values.items():
         if isinstance(value, Mapping) and not name.startswith("_"):
             yield from _random_fields(value, f"{above}{name}.")
-        elif isinstance(value, float) and value > 0.0 and _is_random(name):
-            yield above + name, value
+        elif isinstance(value, int | float) and value > 0 and _is_random(str(name)):
+            yield f"{above}{name}", value
 
 
 def _is_random(name: str) -> bool:
@@ -149,9 +213,10 @@ def _is_random(name: str) -> bool:
 def output_head(model: PreTrainedModel) -> nn.Linear:
     """The layer from hidden states to logits; raises UnsupportedModel where it is not linear."""
     head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
-    if not isinstance(head, nn.Linear):
+    more = {name for name, _ in head.named_parameters()} - {"weight", "bias"} if head else set()
+    if not isinstance(head, nn.Linear) or more:
         raise UnsupportedModel(
             f"{model.config.model_type}: its head is not one linear layer from hidden states to "
-            f"the vocabulary but {type(head).__name__}"
+            f"the vocabulary but {' with '.join([type(head).__name__, *sorted(more)])}"
         )
     return head

@@ -162,7 +162,7 @@ def _print(what: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _tie() -> None:
+def tie() -> None:
     """End with the launcher, whatever ends it."""
 
     def wait() -> None:
@@ -184,7 +184,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     path, *flags = arguments
     if "--tied" in flags:
-        _tie()
+        tie()
     try:
         job = RankJob.read(Path(path))
         with process_group(job.device) as mesh:

@@ -48,47 +48,39 @@ _WIDE_SINCE = (3, 9)
 # a tile's instructions an element are the same, but queries are read twice as often.
 BUSHY = 0.9
 
-# (pass, head dim) to the configuration of each family, for two-byte dtypes.
+# (pass, head dim) to the configuration of each family, for two-byte dtypes; 96 takes those of 128,
+# whose tiles are as wide.
 _HALF: dict[int, dict[tuple[Pass, int], Config]] = {
     80: {
         ("forward", 64): Config(128, 64, 8, 3),
-        ("forward", 96): Config(128, 32, 8, 3),
         ("forward", 128): Config(128, 32, 8, 3),
         ("forward", 256): Config(64, 32, 8, 2),
         ("dq", 64): Config(64, 32, 4, 3),
-        ("dq", 96): Config(64, 64, 8, 2),
         ("dq", 128): Config(64, 64, 8, 2),
         ("dq", 256): Config(64, 32, 8, 2),
         ("dkv", 64): Config(32, 128, 8, 2),
-        ("dkv", 96): Config(64, 64, 8, 2),
         ("dkv", 128): Config(64, 64, 8, 2),
         ("dkv", 256): Config(16, 64, 8, 2),
     },
     90: {
         ("forward", 64): Config(128, 128, 8, 2),
-        ("forward", 96): Config(128, 128, 8, 2),
         ("forward", 128): Config(128, 128, 8, 2),
         ("forward", 256): Config(128, 64, 8, 2),
         ("dq", 64): Config(128, 64, 8, 3),
-        ("dq", 96): Config(128, 64, 8, 3),
         ("dq", 128): Config(128, 64, 8, 3),
         ("dq", 256): Config(128, 32, 8, 2),
         ("dkv", 64): Config(64, 128, 8, 2),
-        ("dkv", 96): _WIDE_DKV,
         ("dkv", 128): _WIDE_DKV,
         ("dkv", 256): Config(16, 64, 8, 2),
     },
     100: {
         ("forward", 64): Config(128, 64, 8, 3),
-        ("forward", 96): Config(128, 64, 8, 3),
         ("forward", 128): Config(128, 64, 8, 3),
         ("forward", 256): Config(128, 32, 8, 2),
-        ("dq", 64): Config(128, 64, 8, 2),
-        ("dq", 96): Config(128, 64, 8, 2),
+        ("dq", 64): Config(128, 64, 4, 2),
         ("dq", 128): Config(128, 64, 8, 2),
         ("dq", 256): Config(128, 32, 8, 2),
-        ("dkv", 64): Config(64, 128, 8, 3),
-        ("dkv", 96): Config(64, 128, 8, 2),
+        ("dkv", 64): Config(64, 128, 4, 3),
         ("dkv", 128): Config(64, 128, 8, 2),
         ("dkv", 256): Config(32, 64, 8, 2),
     },
@@ -111,17 +103,28 @@ _FLOAT32: dict[tuple[Pass, int], Config] = {
     ("dkv", 256): Config(16, 32, 8, 1),
 }
 
-# Where tiles come by pointers, whose registers leave no room for the above.
+# Where tiles come by pointers, whose registers leave no room for the above. For sm_100 Triton 3.9
+# stops on loops over runs of key tiles that load ahead by pointers, so these have one stage.
 _POINTERS: dict[int, dict[tuple[Pass, int], Config]] = {
-    90: {("forward", 256): Config(128, 32, 8, 2)},
+    90: {("forward", 256): Config(128, 32, 8, 2), ("dkv", 256): Config(32, 32, 8, 2)},
+    100: {
+        ("forward", 64): Config(128, 64, 8, 1),
+        ("forward", 96): Config(128, 64, 8, 1),
+        ("forward", 128): Config(64, 64, 4, 1),
+        ("forward", 256): Config(128, 32, 8, 1),
+        ("dq", 64): Config(128, 64, 8, 1),
+        ("dq", 96): Config(128, 64, 8, 1),
+        ("dq", 128): Config(128, 64, 8, 1),
+        ("dq", 256): Config(64, 32, 8, 1),
+        ("dkv", 64): Config(64, 128, 4, 2),
+    },
 }
 
 # The backward of five products, opt-in.
 _FUSED = {
     64: Config(64, 128, 8, 2),
-    96: Config(32, 128, 8, 1),
     128: Config(32, 128, 8, 1),
-    256: Config(16, 64, 8, 1),
+    256: Config(32, 32, 8, 1),
 }
 
 # In the interpreter a step costs the same whatever its size, so tiles are large.
@@ -139,6 +142,14 @@ def family(arch: int) -> int:
     if arch < 90 or arch >= 120:
         return 86
     return 90 if arch < 100 else 100
+
+
+def first_release(arch: int) -> tuple[int, int] | None:
+    """The first release of Triton that compiles the kernels for ``arch``; None: all of them do.
+
+    The compiler of 3.5 stops the whole process on loops like ours for sm_100.
+    """
+    return (3, 6) if family(arch) == 100 else None
 
 
 @cache
@@ -164,11 +175,12 @@ def default_config(
     """
     if arch == 0:
         return _INTERPRETER
-    if name == "dqkv":
-        return _FUSED[head_dim] if itemsize < 4 else _FLOAT32["dkv", head_dim]
     if itemsize == 4:
-        return _FLOAT32[name, head_dim]
-    chosen = _HALF[family(arch)][name, head_dim]
+        return _FLOAT32["dkv" if name == "dqkv" else name, head_dim]
+    width = 128 if head_dim == 96 else head_dim
+    if name == "dqkv":
+        return _FUSED[width]
+    chosen = _HALF[family(arch)][name, width]
     if not described:
         chosen = _POINTERS.get(family(arch), {}).get((name, head_dim), chosen)
     if name == "dkv" and family(arch) == 90 and head_dim in (96, 128):
@@ -178,14 +190,14 @@ def default_config(
     return chosen
 
 
-def by_descriptor(name: Pass, head_dim: int) -> bool:
+def by_descriptor(name: Pass, head_dim: int, arch: int) -> bool:
     """Whether a pass reads by tensor descriptors where it can: where those do not make it spill."""
-    return not (name == "dq" and head_dim == 256)
+    return not (name == "dq" and head_dim == 256 and family(arch) == 90)
 
 
 def bushy_config(config: Config) -> Config:
-    """Half the keys and half the warps of a dK and dV tile: the same work a thread."""
-    return replace(config, keys=config.keys // 2, warps=config.warps // 2)
+    """Half the keys and half the warps of a dK and dV tile, but a warp group: as much a thread."""
+    return replace(config, keys=config.keys // 2, warps=max(4, config.warps // 2))
 
 
 def heads_per_tile(group: int, rows: int) -> int:

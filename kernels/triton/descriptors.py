@@ -31,11 +31,17 @@ def describable(*tensors: Tensor) -> bool:
     )
 
 
-def has_copy_engine(device: torch.device) -> bool:
-    """Whether descriptors work on ``device``; Triton's interpreter (a CPU) plays them."""
+def architecture(device: torch.device) -> int:
+    """The compute capability, 90 for 9.0; 0 for Triton's interpreter (a CPU)."""
     if device.type != "cuda":
-        return True
-    return torch.cuda.get_device_capability(device)[0] * 10 >= FIRST_ARCH
+        return 0
+    major, minor = torch.cuda.get_device_capability(device)
+    return major * 10 + minor
+
+
+def has_copy_engine(device: torch.device) -> bool:
+    """Whether descriptors work on ``device``; Triton's interpreter plays them."""
+    return device.type != "cuda" or architecture(device) >= FIRST_ARCH
 
 
 def descriptor(x: Tensor, block: list[int]) -> Any:

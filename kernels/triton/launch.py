@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from kernels.triton.configs import BUSHY, Config, Pass, by_descriptor, heads_per_tile
-from kernels.triton.descriptors import describable, descriptor, has_copy_engine
+from kernels.triton.descriptors import architecture, describable, descriptor, has_copy_engine
 from kernels.triton.tiles import QueryLists, key_chunks, query_lists, visited_area
 
 Configs = Mapping[Pass, Config]
@@ -94,7 +94,8 @@ def _query_tiles(
 ) -> tuple[Any, Any, QueryLists, tuple[int, int], dict[str, Any]]:
     """k and v as a kernel of query tiles takes them (by descriptors, if they can be), its lists,
     its lanes (of all, of a batch entry), constants and options."""
-    tma = by_descriptor(name, k.shape[3]) and has_copy_engine(k.device) and describable(k, v)
+    tma = by_descriptor(name, problem.head_dim, architecture(k.device))
+    tma = tma and has_copy_engine(k.device) and describable(k, v)
     meta = problem.meta(config, tma)
     lists = of_mask(query_lists, mask, config.rows // meta["PACK"], config.keys)
     lanes_per_batch = problem.q_heads // meta["PACK"]

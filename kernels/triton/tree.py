@@ -17,6 +17,7 @@ import math
 import os
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -28,11 +29,11 @@ from kernels.triton.configs import (
     Pass,
     bushy_config,
     default_config,
-    family,
+    first_release,
     heads_per_tile,
     triton_version,
 )
-from kernels.triton.descriptors import describable
+from kernels.triton.descriptors import architecture, describable
 from kernels.triton.launch import Configs, IntervalMask, backward, forward, is_bushy
 
 MAX_TILE = 128  # rows or keys of the largest tile
@@ -56,23 +57,34 @@ def unavailable_reason(device: torch.device, dtype: torch.dtype, head_dim: int) 
                     "Triton's interpreter multiplies bfloat16 by its bits, which is wrong; "
                     "use float32 or float16 on a CPU"
                 )
-            return None
+            return _interpreter_reason()
         return (
             "the Triton kernels need an NVIDIA GPU; on a CPU they run only in Triton's "
             "interpreter, for proofs: set TRITON_INTERPRET=1 before starting Python"
         )
     if device.type != "cuda" or torch.version.hip is not None:
         return f"the Triton kernels need an NVIDIA GPU, not {device.type}"
-    major, minor = torch.cuda.get_device_capability(device)
-    if major < 8:
-        has = f"{major}.{minor}"
+    arch = architecture(device)
+    if arch < 80:
+        has = f"{arch // 10}.{arch % 10}"
         return f"the Triton kernels need compute capability 8.0 or newer; this GPU has {has}"
-    release = triton_version()
-    if family(major * 10 + minor) == 100 and release < (3, 6):
-        # Its compiler stops the whole process on loops like ours.
-        installed = ".".join(map(str, release))
-        return f"on this GPU the Triton kernels need Triton 3.6 or newer, not {installed}"
+    release, needed = triton_version(), first_release(arch)
+    if needed is not None and release < needed:
+        installed, newer = (".".join(map(str, x)) for x in (release, needed))
+        return f"on this GPU the Triton kernels need Triton {newer} or newer, not {installed}"
     return None
+
+
+def _interpreter_reason() -> str | None:
+    """Triton's interpreter before 3.9 turns arrays of one entry into loop bounds."""
+    release, numpy_release = triton_version(), tuple(map(int, np.__version__.split(".")[:2]))
+    if release >= (3, 9) or numpy_release < (2, 4):
+        return None
+    installed = ".".join(map(str, release))
+    return (
+        f"the interpreter of Triton {installed} does not run with numpy {np.__version__}: "
+        "pip install 'numpy<2.4'"
+    )
 
 
 def triton_tree_attention(
@@ -117,7 +129,7 @@ def device_configs(
         pointers some of the halved ones would spill).
     described: whether all tensors can be read by tensor descriptors (``descriptors.describable``).
     """
-    arch, release = _architecture(device), triton_version()
+    arch, release = architecture(device), triton_version()
     chosen = {
         name: default_config(name, arch, head_dim, dtype.itemsize, group, release, described)
         for name in PASSES
@@ -139,55 +151,55 @@ def fused_configs(
     An option: its sums of dQ come in any order, so that two runs differ in the last bits.
     """
     chosen = device_configs(device, dtype, head_dim, group)
-    arch, release = _architecture(device), triton_version()
+    arch, release = architecture(device), triton_version()
     fused = default_config("dqkv", arch, head_dim, dtype.itemsize, group, release)
     return {"forward": chosen["forward"], "dqkv": fused}
-
-
-def _architecture(device: torch.device) -> int:
-    if device.type != "cuda":
-        return 0
-    major, minor = torch.cuda.get_device_capability(device)
-    return major * 10 + minor
 
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _check(q: Tensor, k: Tensor, v: Tensor, mask: IntervalMask) -> None:
+def check_inputs(q: Tensor, k: Tensor, v: Tensor, subtree_end: Tensor) -> None:
+    """Raise ValueError where q, k, v and a mask's tensor are not what every backend takes."""
+
+    def shapes() -> str:
+        return f"q is {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+
     if q.dim() != 4 or k.dim() != 4 or k.shape != v.shape:
+        raise ValueError(f"q must be (B, Hq, N, D), k and v both (B, Hkv, N, D); {shapes()}")
+    if (q.shape[0], *q.shape[2:]) != (k.shape[0], *k.shape[2:]):
+        raise ValueError(f"q, k and v must agree in batch, tokens and head dim; {shapes()}")
+    if 0 in (*q.shape, *k.shape):
+        raise ValueError(f"no axis may be empty; {shapes()}")
+    if q.shape[1] % k.shape[1]:
         raise ValueError(
-            "q must be (B, Hq, N, D), k and v must be (B, Hkv, N, D); they are "
-            f"{tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
+            f"the {q.shape[1]} query heads must be a multiple of the {k.shape[1]} key heads"
         )
-    if (q.shape[0], q.shape[2], q.shape[3]) != (k.shape[0], k.shape[2], k.shape[3]):
+    if subtree_end.shape != q.shape[2:3] or subtree_end.dtype != torch.int32:
         raise ValueError(
-            "q, k and v must have the same batch, tokens and head dim; q is "
-            f"{tuple(q.shape)}, k and v are {tuple(k.shape)}"
+            f"the mask's subtree_end must be int32 ({q.shape[2]},), made for the padded length; it "
+            f"is {_name(subtree_end.dtype)} {tuple(subtree_end.shape)}"
         )
-    if min(q.shape) == 0 or k.shape[1] == 0:
-        raise ValueError(f"q, k and v must not be empty; q is {tuple(q.shape)}")
+    if not (q.dtype == k.dtype == v.dtype and q.is_floating_point()):
+        dtypes = {x.dtype for x in (q, k, v)}
+        names = ", ".join(sorted(map(_name, dtypes)))
+        raise ValueError(f"q, k and v must have one floating dtype; they have {names}")
+    if not q.device == k.device == v.device == subtree_end.device:
+        devices = sorted({str(x.device) for x in (q, k, v, subtree_end)})
+        raise ValueError(
+            f"q, k, v and the mask must be on one device; they are on {', '.join(devices)}"
+        )
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, mask: IntervalMask) -> None:
+    check_inputs(q, k, v, mask.subtree_end)
     if MAX_HEADS * q.shape[2] * q.shape[3] >= 2**31:
         most = (2**31 - 1) // (MAX_HEADS * q.shape[3])
         raise ValueError(
             f"{q.shape[2]} tokens are too many: at head dim {q.shape[3]} the kernels' 32-bit "
             f"places within a tile reach {most} tokens"
         )
-    if q.shape[1] % k.shape[1]:
-        raise ValueError(f"{q.shape[1]} query heads are no multiple of {k.shape[1]} key heads")
-    if not q.dtype == k.dtype == v.dtype:
-        names = ", ".join(_name(x.dtype) for x in (q, k, v))
-        raise ValueError(f"q, k and v must have one dtype; they have {names}")
-    end = mask.subtree_end
-    if end.shape != (q.shape[2],) or end.dtype != torch.int32:
-        raise ValueError(
-            f"mask.subtree_end must be int32 ({q.shape[2]},), one entry for each of q's tokens; "
-            f"it is {_name(end.dtype)} {tuple(end.shape)}"
-        )
-    if not q.device == k.device == v.device == end.device:
-        devices = ", ".join(str(x.device) for x in (q, k, v, end))
-        raise ValueError(f"q, k, v and mask.subtree_end must be on one device, not {devices}")
 
 
 def _addressable(x: Tensor) -> Tensor:

@@ -20,7 +20,8 @@ import numpy.typing as npt
 from packing import metrics
 from packing.batch import refusal
 from packing.batch.dispatch import GroupTable, dispatch, ppo_minibatches
-from packing.batch.simulation import BatchSimulation, Pass, RankPass
+from packing.batch.passes import Pass, RankPass
+from packing.batch.simulation import BatchSimulation
 from packing.batch.spec import BatchSpec
 from packing.packers.areal import pack_areal
 from packing.packers.prefix_aware import pack_prefix_aware

@@ -2,6 +2,7 @@
 
 Notable:
 - the key is the content of the files, the spec, and the tokenizer: a changed byte is a new entry
+- files that have not changed since a load of theirs are not read to find its entry
 - plain ``.npy`` arrays, mapped into memory, and one JSON file: no pickle
 - the folder keeps CACHE_BYTES at most; what was not used for longest goes first
 """
@@ -15,6 +16,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,12 +27,15 @@ import numpy.typing as npt
 from packing.sources.errors import LoadCancelled
 from packing.sources.files.paths import SourceFile
 
-FORMAT = 3
+FORMAT = 4
 CACHE_BYTES = 8 << 30
 HASH_BLOCK = 8 << 20
+SETTLED_NS = 1_000_000_000
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-_known_digests: dict[tuple[str, int, int], str] = {}
+# How a file is told from what it was: place, size, times of its content and entry, its number.
+Told = tuple[str, int, int, int, int]
+_known_digests: dict[Told, str] = {}
 
 
 def cache_folder() -> Path:
@@ -54,12 +59,7 @@ def content_digest(
     for file in files:
         known = None
         if file.path is not None:
-            stat = file.path.stat()
-            known = (str(file.path.resolve()), stat.st_size, stat.st_mtime_ns)
-            # Small files are read again sooner than looked up.
-            lasting = stat.st_size > HASH_BLOCK
-            if lasting and known not in _known_digests and (kept := _kept_digest(known)):
-                _known_digests[known] = kept
+            known = _told(file.path)
         if known is None or known not in _known_digests:
             one = hashlib.blake2b(digest_size=16)
             with file.open() as raw:
@@ -72,33 +72,42 @@ def content_digest(
             found = one.hexdigest()
             if known:
                 _known_digests[known] = found
-                if lasting:
-                    _keep_digest(known, found)
         else:
             found = _known_digests[known]
         digest.update(f"{file.name}\0{found}\0".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
-def _digest_file(known: tuple[str, int, int]) -> Path:
-    name = hashlib.blake2b("\0".join(map(str, known)).encode("utf-8", "surrogateescape"))
-    return cache_folder() / "digests" / name.hexdigest()[:32]
+def seen_key(spec: Mapping[str, object], names: Sequence[str], files: Sequence[Path]) -> str | None:
+    """What a load of these files is remembered by; None where one was written a moment ago.
+
+    names: of files beside them, which the result lists
+    """
+    told = [_told(f) for f in files]
+    # One that is written twice within a tick of the clock looks the same.
+    settled = all(time.time_ns() - changed > SETTLED_NS for _, _, changed, *_ in told)
+    return entry_key(dict(spec), list(names), told) if settled else None
 
 
-def _kept_digest(known: tuple[str, int, int]) -> str | None:
-    """The digest of a file that has not changed since another process read it."""
+def _told(file: Path) -> Told:
+    s = file.stat()
+    return str(file.resolve()), s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino
+
+
+def read_seen(seen: str) -> str | None:
+    """The entry that a load with this ``seen_key`` ended in, or None."""
     try:
-        text = _digest_file(known).read_text(encoding="ascii")
+        text = (cache_folder() / "seen" / seen).read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError):
         return None
     return text if re.fullmatch("[0-9a-f]{32}", text) else None
 
 
-def _keep_digest(known: tuple[str, int, int], found: str) -> None:
+def write_seen(seen: str, key: str) -> None:
     with contextlib.suppress(OSError):  # it costs only the next load
-        file = _digest_file(known)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(found, encoding="ascii")
+        folder = cache_folder() / "seen"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / seen).write_text(key, encoding="ascii")
 
 
 def entry_key(*parts: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,3 +53,16 @@ class Chunk:
         numbers = self.numbers[start:stop] if self.numbers else None
         records = self.records[start:stop]
         return Chunk(self.file, self.first_row + start, records, lines, self.fraction, numbers)
+
+
+def ranged(chunks: Iterator[Chunk], start: int, limit: int | None) -> Iterator[Chunk]:
+    """The records ``start … start + limit`` over all files."""
+    seen, stop = 0, None if limit is None else start + limit
+    for chunk in chunks:
+        low = max(0, start - seen)
+        high = len(chunk.records) if stop is None else min(len(chunk.records), stop - seen)
+        seen += len(chunk.records)
+        if low < high:
+            yield chunk.sliced(low, high)
+        if stop is not None and seen >= stop:
+            return

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from packing.sources import fields
+from packing.sources.events import called, is_event, messages_of
 
 Message = dict[str, Any]
 
@@ -41,6 +42,8 @@ def as_messages(value: Any) -> list[Any] | None:
         value = [value]
     if not isinstance(value, list) or not value or not isinstance(value[0], Mapping):
         return None
+    if is_event(value[0]):
+        return messages_of(value)
     out: list[Any] = []
     for item in value:
         try:
@@ -64,12 +67,6 @@ def with_speakers(messages: Sequence[Any], speakers: Mapping[str, str]) -> list[
     return out
 
 
-def called(name: Any, arguments: Any, identity: Any = None) -> Message:
-    """A tool call in OpenAI's form."""
-    made: Message = {"type": "function", "function": {"name": name, "arguments": arguments}}
-    return made | ({"id": identity} if isinstance(identity, str) else {})
-
-
 def _message(item: Mapping[str, Any]) -> Message | None:
     """One message in OpenAI's form; None where it is not a message."""
     if isinstance(item.get("message"), Mapping) and "role" not in item:
@@ -85,12 +82,15 @@ def _message(item: Mapping[str, Any]) -> Message | None:
         return _langchain(str(item["type"]), item["data"])
     kind = item.get("type")
     if "role" not in item and isinstance(kind, str):
-        return _langchain(kind, item) if kind.lower() in LANGCHAIN else _response_item(kind, item)
+        named = kind.lower() in LANGCHAIN and "content" in item  # a tool's type is function, too
+        return _langchain(kind, item) if named else _response_item(kind, item)
     if "role" in item and (item.keys() & {"content", "tool_calls", "function_call"}):
         calls = item.get("tool_calls")
         if isinstance(calls, list) and any(map(_foreign_call, calls)):
             return {**item, "tool_calls": [_call(c) for c in calls]}
         return item if isinstance(item, dict) else dict(item)
+    if "role" in item and isinstance(item.get("text", item.get("system_prompt")), str):
+        return {**item, "content": item.get("text") or item.get("system_prompt")}
     return dict(item) if {"from", "value"} <= item.keys() else None
 
 

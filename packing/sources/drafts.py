@@ -122,6 +122,18 @@ def completion_flags(parts: Sequence[Part], tokenizer: Tokenizer | None) -> int:
     return 0 if text.strip() else (Flag.WHITESPACE if text else Flag.EMPTY_COMPLETION)
 
 
+def rewards_of(record: Record, roles: Roles) -> dict[str, Any]:
+    """Reward by the path it is beside: ``""`` for one of the record itself."""
+    found = (f for path in roles.all("reward") for f in fields.find(record, path))
+    return {at.rpartition(".")[0]: fields.unpacked(value) for at, value in found}
+
+
+def number_of(record: Record, roles: Roles, role: str) -> float | None:
+    path = roles.first(role)
+    value = as_float(fields.first(record, path)) if path else math.nan
+    return value if math.isfinite(value) else None
+
+
 def reward_of(rewards: dict[str, Any], path: str, n: int, rows: int) -> float:
     beside = path.rpartition(".")[0]
     value = rewards.get(beside, rewards.get("", math.nan))

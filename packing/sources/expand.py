@@ -2,7 +2,9 @@
 
 Notable:
 - without a group column, rows of one prompt are a group (of one step, where steps are logged)
-- ``prompt`` and ``completion`` are taken as they are, ``question`` becomes a user's message
+- ``prompt`` and ``completion`` are taken as they are, ``question`` becomes a user's message; before
+  a prompt of plain text stands what the tokenizer's own ``encode`` puts there, as AReaL and vLLM's
+  completions have it
 - a completion that is text goes after the generation prompt as it is: it is never rendered; turns
   of the assistant inside ``prompt`` are context
 - what ends a turn is put after a completion that lacks it, except in AReaL's dumps, which hold
@@ -11,7 +13,6 @@ Notable:
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -27,17 +28,19 @@ from packing.sources.drafts import (
     Draft,
     PrefixCheck,
     RowParts,
-    as_float,
     completion_flags,
+    number_of,
     prompt_key,
     required,
     reward_of,
+    rewards_of,
     values_of,
 )
 from packing.sources.errors import SourceError, Where
 from packing.sources.problems import Flag
-from packing.sources.records.given import id_rows, segment_rows
+from packing.sources.records.given import given_ids, segment_rows
 from packing.sources.records.groups import Groups
+from packing.sources.records.padding import Padding
 from packing.sources.roles import Roles
 from packing.sources.sandbox import record_limit
 from packing.sources.spec import SourceSpec
@@ -48,16 +51,24 @@ class Expander:
     """Turns records into drafts of rows.
 
     tokenizer: None where all rows are token ids
+    padding:   of ids that no attention mask speaks of; None where nothing is
     raw:       texts are what an engine generated: no end token is added
     """
 
     def __init__(
-        self, spec: SourceSpec, roles: Roles, tokenizer: Tokenizer | None, raw: bool = False
+        self,
+        spec: SourceSpec,
+        roles: Roles,
+        tokenizer: Tokenizer | None,
+        padding: Padding | None,
+        raw: bool = False,
     ) -> None:
         self._spec, self._roles, self._tokenizer, self._raw = spec, roles, tokenizer, raw
+        self._padding = padding
         self.check = PrefixCheck()
         self.groups = Groups(roles)
         self.without_turns = 0
+        self.begun = 0
         self._simulated: set[Any] = set()
         set_clock()
 
@@ -68,19 +79,19 @@ class Expander:
 
     def _drafts(self, record: Record, where: Where, number: int) -> list[Draft]:
         segments = self._roles.first("segments")
-        given = None if segments else id_rows(record, self._roles, where)
+        given = None if segments else given_ids(record, self._roles, where)
         if segments:
             rows = segment_rows(record, segments, where, self._tokenizer)
         elif given is not None:
-            rows = given
+            rows = [g.row(self._padding) for g in given]
         elif self._roles.first("messages"):
             rows = self._conversations(record, where)
-        elif self._roles.first("prompt") or self._roles.first("question"):
+        elif self._roles.asked:
             rows = self._prompted(record, where)
         else:
             rows = self._alone(record, where)
-        rewards = self._rewards(record)
-        seqlen = self._number(record, "seqlen")
+        rewards = rewards_of(record, self._roles)
+        seqlen = number_of(record, self._roles, "seqlen")
         simulate = self._spec.simulate is not None
         drafts = []
         for n, row in enumerate(rows):
@@ -132,18 +143,18 @@ class Expander:
         return [RowParts(parts, path, key, flags) for parts in rows]
 
     def _prompted(self, record: Record, where: Where) -> list[RowParts]:
-        question = self._roles.first("question")
-        path = self._roles.first("prompt") or question or ""
+        path = self._roles.asked or ""
         value = required(record, path, where)
         if self._roles.first("prompt") is None and isinstance(value, str):
             value = [{"role": "user", "content": value}]
         if not fields.is_messages(value):
             head = self._part(value, where, path, trained=False)
-            key = prompt_key([head])
+            asked = [*self._begin(head), head]
+            key, flags = prompt_key(asked), self._stripped(head.content, where)
             if not self._roles.first("completion"):
-                return [RowParts([head], path, key)]
+                return [RowParts(asked, path, key, flags)]
             return [
-                RowParts([head, *self._answer(answer, where, at, head.content)], at, key)
+                RowParts([*asked, *self._answer(answer, where, at, head.content)], at, key, flags)
                 for at, answer in self._samples(record, where)
             ]
         chat = normalised(value, where, path)
@@ -178,10 +189,11 @@ class Expander:
                 RowParts(self._answer(answer, where, at, ""), at, None)
                 for at, answer in self._samples(record, where)
             ]
-        return [
-            RowParts([self._part(value, where, path, False)], path, None)
+        texts = [
+            (path, self._part(value, where, path, False))
             for path, value in values_of(record, self._roles, "text", where)
         ]
+        return [RowParts([*self._begin(text), text], path, None) for path, text in texts]
 
     def _samples(self, record: Record, where: Where) -> list[tuple[str, Any]]:
         """(path, completion) of every sample; a list of completions counts as several."""
@@ -214,6 +226,24 @@ class Expander:
             value += eos
         return Part(value, "unsplit" if plain_text else role, trained)
 
+    def _begin(self, text: Part) -> list[Part]:
+        """What an engine puts before a prompt of plain text, where the text does not have it."""
+        if not isinstance(text.content, str) or self._raw or self._tokenizer is None:
+            return []
+        start = self._tokenizer.start_ids
+        if not len(start) or text.content.startswith(self._tokenizer.decode(start)):
+            return []
+        self.begun += 1
+        return [Part(start, text.role, False)]
+
+    def _stripped(self, prompt: str | npt.NDArray[np.int32], where: Where) -> int:
+        """The flag of a prompt that ends in a turn's header but for its special tokens."""
+        shape = self._renderer_of(None, where).shape() if isinstance(prompt, str) else None
+        if shape is None or shape.special is None or shape.special.search(str(prompt)):
+            return 0
+        bare = (shape.special.sub("", h) for h in shape.headers)
+        return Flag.STRIPPED if any(b.strip() and str(prompt).endswith(b) for b in bare) else 0
+
     def _answer(
         self, value: Any, where: Where, path: str, prompt: str | npt.NDArray[np.int32] | None
     ) -> list[Part]:
@@ -224,7 +254,7 @@ class Expander:
         if not isinstance(value, str) or isinstance(prompt, np.ndarray):
             return [self._part(value, where, path, True)]
         tokenizer = self._text_tokenizer(where)
-        shape = Renderer(tokenizer, None, self._spec.keep_thinking, where).shape()
+        shape = self._renderer_of(None, where).shape()
         eos = tokenizer.eos_token or ""
         # An engine also stops at the token that pads (Qwen's <|endoftext|>).
         stops = [t for t in (eos, tokenizer.special_tokens.get("pad_token")) if t]
@@ -245,8 +275,10 @@ class Expander:
         return self._tokenizer
 
     def _renderer(self, record: Record, where: Where) -> Renderer:
-        tokenizer = self._text_tokenizer(where)
-        return Renderer(tokenizer, self._tools(record, where), self._spec.keep_thinking, where)
+        return self._renderer_of(self._tools(record, where), where)
+
+    def _renderer_of(self, tools: list[Any] | None, where: Where) -> Renderer:
+        return Renderer(self._text_tokenizer(where), tools, self._spec.keep_thinking, where)
 
     def _tools(self, record: Record, where: Where) -> list[Any] | None:
         path = self._roles.first("tools")
@@ -262,19 +294,6 @@ class Expander:
             )
         return normalised_tools(value, where)
 
-    def _rewards(self, record: Record) -> dict[str, Any]:
-        """Reward by the path it is beside: ``""`` for one of the record itself."""
-        out = {}
-        for path in self._roles.all("reward"):
-            for at, value in fields.find(record, path):
-                out[at.rpartition(".")[0]] = fields.unpacked(value)
-        return out
-
-    def _number(self, record: Record, role: str) -> float | None:
-        path = self._roles.first(role)
-        value = as_float(fields.first(record, path)) if path else math.nan
-        return value if math.isfinite(value) else None
-
     def _prompt_only(
         self, row: RowParts, group: Any, number: int, where: Where, record: Record
     ) -> Draft:
@@ -289,7 +308,7 @@ class Expander:
                     "simulate: no column holds lengths; give one the role 'length', or choose "
                     "lognormal."
                 )
-            length = self._number(record, "length")
+            length = number_of(record, self._roles, "length")
             if length is None or length < 0:
                 raise where.error("is not a length in tokens", "give a number of 0 or more", path)
         elif simulate is not None and simulate.lengths == "answer":

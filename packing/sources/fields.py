@@ -21,6 +21,9 @@ MISSING: Any = type(
 
 def find(record: Any, path: str) -> Iterator[tuple[str, Any]]:
     """(concrete path, value) of every place that ``path`` names; nothing where it is not there."""
+    if type(record) is dict and path in record and path != "*":
+        yield path, record[path]  # as most are
+        return
     parts = path.split(".")
     for n in range(len(parts), 0, -1):
         key, rest = ".".join(parts[:n]), ".".join(parts[n:])
@@ -41,6 +44,9 @@ def first(record: Any, path: str) -> Any:
 
 def changed(record: Any, path: str, change: Callable[[Any], Any]) -> Any:
     """``record`` with ``change`` made at every place of ``path``; what stays equal is shared."""
+    if type(record) is dict and path in record and path != "*":
+        new = change(record[path])
+        return record if new is record[path] else {**record, path: new}
     parts = path.split(".")
     for n in range(len(parts), 0, -1):
         key, rest = ".".join(parts[:n]), ".".join(parts[n:])
@@ -86,7 +92,12 @@ def is_ids(value: Any) -> bool:
     """A list (or array) of integers; an empty list counts as none."""
     if isinstance(value, np.ndarray):
         return bool(np.issubdtype(value.dtype, np.integer))
-    return isinstance(value, list) and bool(value) and all(type(v) is int for v in value[:64])
+    return isinstance(value, list) and set(map(type, value[:64])) == {int}
+
+
+def is_lists_of_ids(value: Any) -> bool:
+    """A list of lists (or arrays) of integers."""
+    return isinstance(value, list) and bool(value) and all(is_ids(v) for v in value[:8])
 
 
 def is_messages(value: Any) -> bool:

@@ -2,74 +2,53 @@
 
 Notable:
 - the only entry that pages and commands need; everything a person did wrong is a SourceError
-- records are read in chunks and become token ids at once: text of one chunk is in memory
-- the result of a load is kept on disk by content, so the same load again takes seconds
+- a child process reads, so that nothing in a file or a template can hold up or fill this one
+- the result of a load is kept on disk by content; where no file has changed since, it is taken
+  from there without a look into any
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from packing.sources import cache, fields, sandbox
-from packing.sources.build import Built, RowBuilder
-from packing.sources.chat.tokenizer import BUNDLED, Tokenizer, TokenizerError, load_tokenizer
-from packing.sources.chunks import Chunk
-from packing.sources.drafts import Draft
-from packing.sources.errors import LoadCancelled, SourceError, Where
-from packing.sources.expand import Expander
-from packing.sources.files.opened import Opened, open_source
-from packing.sources.files.paths import check_allowed
-from packing.sources.loaded import Loaded, PrefixReport, Provenance, keep, preview_of, restored
-from packing.sources.odd import OddRecords
-from packing.sources.problems import Flag, find_flags
-from packing.sources.records.groups import dropped
-from packing.sources.records.reading import RECOGNISED_FROM, Reading, reading_of
-from packing.sources.role_names import CONTENT
-from packing.sources.roles import Column, Roles, describe
-from packing.sources.simulate import simulate
-from packing.sources.spec import DROPPED, Simulate, SourceSpec
-
-# Text per call of the tokenizer: enough to keep its threads busy, little enough to cancel soon.
-BATCH_CHARACTERS = 1_000_000
-BATCH_RECORDS = 64
-OTHER_TOKENIZER = (
-    "Tokens are counted with the bundled tokenizer, which makes about 30 % more of them than "
-    "Qwen's on tau-bench: give the tokenizer of the model that is trained before a cap is chosen."
+from packing.sources import cache, sandbox
+from packing.sources.chat.tokenizer import BUNDLED
+from packing.sources.columns import Column, describe
+from packing.sources.errors import SourceError
+from packing.sources.files.hub import is_saved_dataset
+from packing.sources.files.opened import open_source
+from packing.sources.files.paths import SourceFile, find_files
+from packing.sources.here import (
+    OTHER_TOKENIZER,
+    Progress,
+    check_tokenizer,
+    load_here,
+    load_with_key,
+    never,
+    no_word,
+    tokenizer_named,
 )
+from packing.sources.loaded import Loaded, keep, restored
+from packing.sources.odd import OddRecords
+from packing.sources.records.reading import RECOGNISED_FROM
+from packing.sources.spec import SourceSpec
+
+__all__ = ["OTHER_TOKENIZER", "Progress", "columns_of", "load", "load_here", "tokenizer_named"]
+
 DOWNLOAD_SECONDS = 3600.0
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a load is: stage for people, fraction 0 … 1 (None: not known), rows and tokens."""
-
-    stage: str
-    fraction: float | None
-    rows: int = 0
-    tokens: int = 0
-
-
-def _no_word(_: Progress) -> None:
-    """Nobody is told how far a load is."""
-
-
-def _never() -> bool:
-    """Nobody stops a load."""
-    return False
 
 
 def load(
     spec: SourceSpec,
-    progress: Callable[[Progress], None] = _no_word,
-    cancelled: Callable[[], bool] = _never,
+    progress: Callable[[Progress], None] = no_word,
+    cancelled: Callable[[], bool] = never,
     allowed_roots: Sequence[Path] | None = None,
     upload: bytes | None = None,
 ) -> Loaded:
@@ -81,6 +60,9 @@ def load(
     """
     if spec.kind == "sample" and spec.tokenizer in (None, BUNDLED):
         return load_here(spec, progress, cancelled, allowed_roots, upload)
+    seen, files = _seen_key(spec, allowed_roots)
+    if seen and (key := cache.read_seen(seen)) and (loaded := _kept(key, None, spec)):
+        return loaded
     # A download says nothing until it is there.
     silence = DOWNLOAD_SECONDS if spec.kind == "hub" else sandbox.SILENCE_SECONDS
     with tempfile.TemporaryDirectory(prefix="espalier-rows-") as scratch:
@@ -88,16 +70,57 @@ def load(
         made = sandbox.run(
             _load_in_child, payload, lambda p: progress(Progress(**p)), cancelled, silence=silence
         )
-        entry = cache.read_entry(made["key"], Path(made["folder"]))
-        if entry is None:
+        passing = made["folder"] == scratch
+        loaded = _kept(made["key"], Path(made["folder"]), spec, passing)
+        if loaded is None:
             raise SourceError(f"{spec.location}: the rows were made and are gone; load it again.")
-        arrays, meta = entry
-        name = meta["provenance"]["tokenizer"]
-        tokenizer = tokenizer_named(name) if name else None
-        if made["folder"] == scratch:
-            arrays = {n: np.array(a) for n, a in arrays.items()}
-        loaded = restored(arrays, meta, spec, tokenizer)
+        if files and not seen and loaded.provenance.files == len(files):
+            # Written a moment ago: is it still what was read?
+            content = cache.content_digest(files, lambda _: None, never)
+            seen = _seen_key(spec, allowed_roots)[0]
+            seen = seen if content == loaded.provenance.content else None
+        if seen and not passing:
+            cache.write_seen(seen, made["key"])
     return replace(loaded, provenance=replace(loaded.provenance, from_cache=made["from_cache"]))
+
+
+def _seen_key(
+    spec: SourceSpec, allowed_roots: Sequence[Path] | None
+) -> tuple[str | None, list[SourceFile]]:
+    """What a load of files is remembered by, without a look into them, and the files.
+
+    None where one was written a moment ago, and for other sources.
+    """
+    others: list[str] = []
+    if spec.kind != "file":
+        return None, []
+    try:
+        if is_saved_dataset(Path(spec.location).expanduser()):
+            return None, []
+        check_tokenizer(spec, allowed_roots)
+        files = find_files(spec.location, allowed_roots, others)
+        key = cache.seen_key(spec.to_json(), others, [f.path for f in files if f.path])
+        return key, files
+    except (SourceError, OSError):
+        return None, []  # the child says what is wrong
+
+
+def _kept(key: str, folder: Path | None, spec: SourceSpec, passing: bool = False) -> Loaded | None:
+    """The rows of an entry; None where it is gone, or was made with another tokenizer.
+
+    passing: the folder will not be there for long: the rows are taken into memory
+    """
+    entry = cache.read_entry(key, folder)
+    if entry is None:
+        return None
+    arrays, meta = entry
+    made_with = meta["provenance"]["tokenizer_fingerprint"]
+    tokenizer = tokenizer_named(spec.tokenizer or BUNDLED) if made_with else None
+    if tokenizer and tokenizer.fingerprint != made_with:
+        return None
+    if passing:
+        arrays = {name: np.array(array) for name, array in arrays.items()}
+    return restored(arrays, meta, spec, tokenizer)
 
 
 def _payload(
@@ -120,7 +143,7 @@ def _unpacked(payload: Mapping[str, Any]) -> tuple[SourceSpec, list[Path] | None
 def _load_in_child(payload: dict[str, Any], send: sandbox.Send) -> dict[str, Any]:
     """Loads in the child: rows go through the cache, or through a folder where it takes none."""
     spec, roots, upload = _unpacked(payload)
-    loaded, key = _load(spec, lambda p: send(asdict(p)), _never, roots, upload)
+    loaded, key = load_with_key(spec, lambda p: send(asdict(p)), never, roots, upload)
     folder = cache.cache_folder()
     if key is None or cache.read_entry(key) is None:
         key = key or loaded.rows.fingerprint
@@ -128,53 +151,6 @@ def _load_in_child(payload: dict[str, Any], send: sandbox.Send) -> dict[str, Any
         os.environ["ESPALIER_CACHE"] = str(folder)
         keep(key, loaded)
     return {"key": key, "folder": str(folder), "from_cache": loaded.provenance.from_cache}
-
-
-def load_here(
-    spec: SourceSpec,
-    progress: Callable[[Progress], None] = _no_word,
-    cancelled: Callable[[], bool] = _never,
-    allowed_roots: Sequence[Path] | None = None,
-    upload: bytes | None = None,
-) -> Loaded:
-    """The rows of a source, read in this process.
-
-    progress:      told after every chunk
-    cancelled:     asked at every chunk (well under a second of work); then LoadCancelled is raised
-    allowed_roots: folders that local files must lie in, links followed; None: no limit. A page
-                   that others can reach must give them
-    upload:        the bytes of a spec of kind "upload"
-
-    Raises SourceError, a sentence naming file, row and field, for whatever is wrong in the source.
-    """
-    return _load(spec, progress, cancelled, allowed_roots, upload)[0]
-
-
-def _load(
-    spec: SourceSpec,
-    tell: Callable[[Progress], None],
-    stop: Callable[[], bool],
-    allowed_roots: Sequence[Path] | None,
-    upload: bytes | None,
-) -> tuple[Loaded, str | None]:
-    """The rows, and their entry in the cache; None where their content is not known before."""
-    tell(Progress("opening", None))
-    opened = open_source(spec, allowed_roots, upload)
-    reading = reading_of(spec, opened)
-    tokenizer = _tokenizer_for(spec, reading.roles, reading.head, allowed_roots)
-    content = _content(opened, tell, stop)
-    key = None
-    if content is not None:
-        chosen = spec.to_json() | {"location": "", "tokenizer": ""}
-        mark = tokenizer.fingerprint if tokenizer else None
-        key = cache.entry_key(chosen, reading.format, content, mark)
-        kept_rows = cache.read_entry(key)
-        if kept_rows:
-            return restored(*kept_rows, spec, tokenizer), key
-    loaded = _build(spec, reading, tokenizer, content, tell, stop)
-    if key is not None:
-        keep(key, loaded)
-    return loaded, key
 
 
 def columns_of(
@@ -188,7 +164,7 @@ def columns_of(
     are no records.
     """
     payload = _payload(spec, allowed_roots, upload)
-    made = sandbox.run(_columns_in_child, payload, _no_word, _never)
+    made = sandbox.run(_columns_in_child, payload, no_word, never)
     return tuple(Column(**column) for column in made["columns"])
 
 
@@ -196,214 +172,3 @@ def _columns_in_child(payload: dict[str, Any], send: sandbox.Send) -> dict[str, 
     opened = open_source(*_unpacked(payload))
     found = describe(opened.peek(RECOGNISED_FROM, OddRecords(True)).records)
     return {"columns": [asdict(column) for column in found]}
-
-
-def tokenizer_named(name: str) -> Tokenizer:
-    """The tokenizer of a spec. Raises SourceError where it cannot be loaded."""
-    try:
-        return load_tokenizer(name)
-    except TokenizerError as error:
-        raise SourceError(str(error)) from None
-
-
-def _tokenizer_for(
-    spec: SourceSpec,
-    roles: Roles,
-    head: Sequence[Mapping[str, Any]],
-    allowed_roots: Sequence[Path] | None,
-) -> Tokenizer | None:
-    """The chosen tokenizer; the bundled one where rows are text and none is chosen."""
-    if spec.tokenizer is not None:
-        folder = Path(spec.tokenizer).expanduser()
-        if folder.is_absolute() or folder.exists() or ".." in folder.parts:
-            # A link may name any folder: its files are read, so it is held to where rows may lie.
-            check_allowed(folder, f"tokenizer {spec.tokenizer}", allowed_roots)
-        return tokenizer_named(spec.tokenizer)
-    for role in CONTENT:
-        for path in roles.all(role):
-            for record in head:
-                if any(_is_text(value) for _, value in fields.find(record, path)):
-                    return tokenizer_named(BUNDLED)
-    return None
-
-
-def _is_text(value: Any) -> bool:
-    if isinstance(value, list) and value:
-        return _is_text(value[0]) or isinstance(value[0], dict)
-    return isinstance(value, str)
-
-
-def _content(
-    opened: Opened, tell: Callable[[Progress], None], stop: Callable[[], bool]
-) -> str | None:
-    if opened.fixed is not None:
-        return cache.entry_key(opened.fixed)[:16]
-    if not opened.files:
-        return None
-    return cache.content_digest(
-        opened.files, lambda done: tell(Progress("checking the files", done)), stop
-    )
-
-
-def _build(
-    spec: SourceSpec,
-    reading: Reading,
-    tokenizer: Tokenizer | None,
-    content: str | None,
-    tell: Callable[[Progress], None],
-    stop: Callable[[], bool],
-) -> Loaded:
-    opened = reading.opened
-    expander = Expander(spec, reading.roles, tokenizer, opened.raw)
-    builder = RowBuilder(tokenizer)
-    odd = OddRecords(spec.leave_out_odd)
-    records = 0
-    for chunk in _ranged(reading.chunks(odd), spec):
-        waiting: list[Draft] = []
-        for start in range(0, len(chunk.records), BATCH_RECORDS):
-            if stop():
-                raise LoadCancelled
-            for i, record in enumerate(chunk.records[start : start + BATCH_RECORDS], start):
-                try:
-                    waiting += expander.drafts(record, chunk.where(i), records)
-                except SourceError as error:
-                    odd.take(error, chunk.where(i), record)
-                records += 1
-            if sum(len(p.content) for d in waiting for p in d.parts) >= BATCH_CHARACTERS:
-                _add(builder, waiting, odd)
-                waiting = []
-        if stop():
-            raise LoadCancelled
-        _add(builder, waiting, odd)
-        tell(Progress("reading and tokenising", chunk.fraction, len(builder), builder.n_tokens))
-    if not len(builder) and expander.without_turns:
-        raise SourceError(
-            f"{opened.label}: none of {records:,} conversations has an assistant turn; expand "
-            "them as conversations, or simulate completions."
-        )
-    built, lengths = builder.finish(opened.label)
-    prefix = _prefix_report(expander, builder, tokenizer, opened.label)
-    wrong = int(np.count_nonzero(built.flags & np.uint16(Flag.LENGTH_DIFFERS)))
-    if spec.simulate is not None:
-        built = _simulated(built, lengths, spec.simulate)
-    built = replace(built, flags=find_flags(built.rows, built.flags))
-    built, left_out = _without_dropped(built, spec)
-    foreign = tokenizer is not None and tokenizer.name == BUNDLED and spec.kind != "sample"
-    broken = (
-        prefix
-        and prefix.broken
-        and (
-            f"The chat template does not keep prefixes: {prefix.broken:,} of {prefix.turns:,} "
-            f"turns looked at are computed again, {prefix.lost_tokens:,} tokens ({prefix.first})."
-        )
-    )
-    said = (
-        broken,
-        expander.without_turns
-        and f"{expander.without_turns:,} conversations have no assistant turn: no rows.",
-        builder.compared
-        and f"{builder.compared - wrong:,} of {builder.compared:,} rows have the number of tokens "
-        "they were generated with.",
-        spec.simulate and "Completions are simulated: lengths are drawn, tokens are made up.",
-        foreign and OTHER_TOKENIZER,
-    )
-    return Loaded(
-        **vars(built),
-        spec=spec,
-        provenance=Provenance(
-            source=spec.location,
-            format=reading.format,
-            files=len(opened.files),
-            bytes=sum(f.size for f in opened.files),
-            content=content or built.rows.fingerprint,
-            revision=opened.revision,
-            records=records,
-            tokenizer=tokenizer.name if tokenizer else None,
-            tokenizer_fingerprint=tokenizer.fingerprint if tokenizer else None,
-            notes=(*reading.notes(), *(s for s in said if s), *expander.groups.notes()),
-            grouped_by=expander.groups.sentence(),
-            left_out_files=opened.left_out,
-            left_out_records=odd.count,
-            left_out_groups=left_out,
-        ),
-        roles=reading.roles,
-        columns=describe(reading.head),
-        preview=preview_of(built.rows, tokenizer),
-        prefix=prefix,
-        odd=tuple(sorted(odd.kept, key=lambda o: (o.file, o.row or 0))),
-    )
-
-
-def _add(builder: RowBuilder, drafts: list[Draft], odd: OddRecords) -> None:
-    try:
-        builder.add(drafts)
-    except SourceError:
-        if not odd.allowed:
-            raise
-        for draft in drafts:
-            try:
-                builder.add([draft])
-            except SourceError as error:
-                odd.take(error, draft.where, "".join(str(p.content) for p in draft.parts))
-
-
-def _without_dropped(built: Built, spec: SourceSpec) -> tuple[Built, dict[str, int]]:
-    """Rows without the groups that AReaL would drop, and how many groups of each kind there are."""
-    rows = built.rows
-    samples = built.records if spec.expand == "turn" else np.arange(len(rows))
-    kinds = dict(zip(DROPPED, dropped(rows.group, built.rewards, samples), strict=True))
-    counts = {
-        kind: len(np.unique(rows.group[at]))
-        for kind, at in kinds.items()
-        if at.any() and (kind in spec.leave_out or kind == "equal-rewards" or not at.all())
-    }
-    out = np.zeros(len(rows), dtype=bool)
-    for kind in spec.leave_out:
-        out |= kinds[kind]
-    if not out.any():
-        return built, counts
-    if out.all():
-        raise SourceError(
-            f"{spec.location}: AReaL would drop every group ({' and '.join(spec.leave_out)}); "
-            "read them with the rest."
-        )
-    return built.only(np.flatnonzero(~out)), counts
-
-
-def _simulated(built: Built, own: npt.NDArray[np.float64], settings: Simulate) -> Built:
-    rows, prompt_lengths, prompt = simulate(built.rows, own, settings)
-    asked = int(prompt_lengths.sum())
-    return Built(
-        rows,
-        prompt_lengths,
-        rewards=None,
-        records=built.records[prompt],
-        flags=np.zeros(len(rows), dtype=np.uint16),
-        origins=built.origins[prompt],
-        role_tokens={"prompt": asked, "simulated": rows.n_tokens - asked},
-    )
-
-
-def _ranged(chunks: Iterator[Chunk], spec: SourceSpec) -> Iterator[Chunk]:
-    """The records ``start … start + limit`` over all files."""
-    seen, stop = 0, None if spec.limit is None else spec.start + spec.limit
-    for chunk in chunks:
-        low = max(0, spec.start - seen)
-        high = len(chunk.records) if stop is None else min(len(chunk.records), stop - seen)
-        seen += len(chunk.records)
-        if low < high:
-            yield chunk.sliced(low, high)
-        if stop is not None and seen >= stop:
-            return
-
-
-def _prefix_report(
-    expander: Expander, builder: RowBuilder, tokenizer: Tokenizer | None, label: str
-) -> PrefixReport | None:
-    seen = expander.check
-    if not seen.conversations or tokenizer is None:
-        return None
-    lost = builder.encode_texts(seen.lost, [Where(label)] * len(seen.lost))
-    return PrefixReport(
-        seen.conversations, seen.turns, seen.broken, seen.first, sum(len(ids) for ids in lost)
-    )

@@ -14,9 +14,10 @@ from packing.rows import Rows
 from packing.sources import cache
 from packing.sources.build import ORIGINS, PER_ROW, Built
 from packing.sources.chat.tokenizer import Tokenizer
+from packing.sources.columns import Column
 from packing.sources.odd import OddRecord
 from packing.sources.problems import Oddity, problems
-from packing.sources.roles import Column, Roles
+from packing.sources.roles import Roles
 from packing.sources.spec import SourceSpec
 
 PREVIEW_ROWS = 3

@@ -28,6 +28,8 @@ class Flag(IntFlag):
     LENGTH_DIFFERS = 128
     TURN_LOST = 256
     PADDING = 512
+    MAYBE_PADDED = 1024
+    STRIPPED = 2048
 
 
 SENTENCES = {
@@ -46,8 +48,14 @@ SENTENCES = {
         "rows hold a turn that the chat template writes so that it cannot be told from what is "
         "around it: that turn is not trained on"
     ),
-    Flag.PADDING: (
-        "rows had a run of one id outside of their mask at an end: it was taken for padding"
+    Flag.PADDING: "rows had padding at an end that no attention mask marks; it was taken off",
+    Flag.MAYBE_PADDED: (
+        "rows begin or end in a run of one id that may be padding; it was kept: give an attention "
+        "mask, a column pad_token_id or the tokenizer"
+    ),
+    Flag.STRIPPED: (
+        "prompts are chats whose special tokens were left out when they were written (verl's dumps "
+        "are): the engine read more tokens than these rows have"
     ),
 }
 OVER_CONTEXT = "rows are longer than the context of"

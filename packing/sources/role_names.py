@@ -16,7 +16,7 @@ MESSAGES = (
     "chat_completions",
 )
 INPUT_IDS = ("input_ids", "token_ids", "tokens", "ids", "sequences")
-PROMPT_IDS = ("prompt_token_ids", "prompt_ids", "prompts")
+PROMPT_IDS = ("prompt_token_ids", "prompt_ids", "prompt_tokens", "prompts")
 COMPLETION_IDS = (
     "completion_ids",
     "completion_token_ids",
@@ -25,6 +25,9 @@ COMPLETION_IDS = (
     "output_token_ids",
     "output_ids",
     "output_tokens",
+    "completion_tokens",
+    "response_tokens",
+    "sampled_tokens",
     "responses",
 )
 # Members of a sample's object that hold its ids.
@@ -32,6 +35,7 @@ SAMPLE_IDS = ("token_ids", "output_ids", "completion_ids", "response_ids")
 LOSS_MASK = (
     "loss_mask",
     "loss_masks",
+    "masks",
     "labels",
     "response_mask",
     "completion_mask",
@@ -41,8 +45,17 @@ LOSS_MASK = (
     "env_mask",
 )
 ATTENTION = ("attention_mask", "prompt_mask")
-PROMPT = ("prompt", "input", "prompts", "context", "input_text", "prompt_text")
-QUESTION = ("question", "problem", "instruction", "query")
+PROMPT = (
+    "prompt",
+    "input_prompt",
+    "full_prompt",
+    "input",
+    "prompts",
+    "context",
+    "input_text",
+    "prompt_text",
+)
+QUESTION = ("question", "problem", "instruction", "query", "user_prompt", "user_message")
 SAMPLED = (
     "completion",
     "completions",
@@ -54,11 +67,14 @@ SAMPLED = (
     "generations",
     "generated_text",
     "generated_texts",
+    "generated_solution",
+    "output_response",
     "samples",
     "sampled",
     "predictions",
     "rollouts",
     "candidates",
+    "solutions",
 )
 # Names of columns that hold several samples each.
 PLURAL = (
@@ -71,8 +87,9 @@ PLURAL = (
     "predictions",
     "rollouts",
     "candidates",
+    "solutions",
 )
-ANSWERS = ("answer", "solution", "ground_truth", "target")
+ANSWERS = ("answer", "answers", "solution", "ground_truth", "target")
 SAMPLE_TEXT = (
     "solution",
     "completion",

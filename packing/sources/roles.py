@@ -8,37 +8,33 @@ Notable:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from packing.sources import fields
+from packing.sources.columns import named, names, walk
 from packing.sources.dialects import is_conversation
-from packing.sources.errors import SourceError, shown
+from packing.sources.errors import SourceError
 from packing.sources.role_names import (
     ANSWERS,
-    ATTENTION,
-    COMPLETION_IDS,
     CONTENT,
     GROUP,
-    INPUT_IDS,
-    LOSS_MASK,
     MESSAGES,
     PROMPT,
-    PROMPT_IDS,
     QUESTION,
     REWARD,
     ROW_OR_GROUP,
-    SAMPLE_IDS,
     SAMPLE_TEXT,
     SAMPLED,
     STEP,
     TRAJECTORY,
 )
+from packing.sources.token_ids import recognised_ids
 
-DEPTH = 4
 FEWEST = 4
 COMPARED = 100  # first records that tell an id of a group from a number of a row
 
@@ -56,6 +52,11 @@ class Roles:
         return next((path for r, path in self.pairs if r == role), None)
 
     @property
+    def asked(self) -> str | None:
+        """Where the prompts are, or None."""
+        return self.first("prompt") or self.first("question")
+
+    @property
     def columns(self) -> set[str]:
         """Every top-level column that may hold a path's start (keys may hold dots)."""
         out = set()
@@ -63,25 +64,6 @@ class Roles:
             parts = path.split(".")
             out |= {".".join(parts[:n]) for n in range(1, len(parts) + 1)}
         return out
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column (or nested field) a role can be given to: its path, type and an example."""
-
-    path: str
-    kind: str
-    example: str
-
-
-def describe(records: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
-    """Columns and nested fields (DEPTH levels) of the first records, in file order."""
-    out: dict[str, Column] = {}
-    for record in records:
-        for path, value in _walk(record, DEPTH):
-            if path not in out or out[path].kind in ("nothing", "empty list"):
-                out[path] = Column(path, fields.type_name(value), shown(value, 80))
-    return tuple(out.values())
 
 
 def resolve(
@@ -105,7 +87,7 @@ def resolve(
         if not any(True for record in records for _ in fields.find(record, path)):
             raise SourceError(
                 f"{file}, field '{path}': no such field in the first {len(records)} rows; "
-                f"{role} can be one of {_names(records)}."
+                f"{role} can be one of {names(records)}."
             )
     pairs = tuple(p for p in known if p[0] not in replaced) + chosen
     roles = Roles(pairs)
@@ -113,7 +95,7 @@ def resolve(
         raise SourceError(
             f"{file}: no column is recognised as rows; say which one is, as in --role messages="
             f"COLUMN or --role prompt=COLUMN --role completion=COLUMN: the columns are "
-            f"{_names(records)}."
+            f"{names(records)}."
         )
     return roles
 
@@ -166,8 +148,8 @@ def _content(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
     given = recognised_ids(sample)
     if given:
         return given
-    question = _named(sample, QUESTION, _texty)
-    prompt = _named(sample, PROMPT, _promptlike)
+    question = named(sample, QUESTION, _texty, True)
+    prompt = named(sample, PROMPT, _promptlike, True)
     head = [("prompt", prompt)] if prompt else [("question", question)] if question else []
     chosen = [n for n in ("chosen", "rejected") if n in sample]
     if len(chosen) == 2:
@@ -176,60 +158,29 @@ def _content(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
         if head and (whole == "text" or len(talk) == 1):
             return head + [("completion", n) for n in chosen]
         return [(whole, n) for n in chosen]
-    sampled = [p for n in SAMPLED if n in sample for p in _completions(sample, n)]
+    # Of several such columns, the others say something of the first: its parts, a score's input.
+    sampled = next((p for n in SAMPLED if n in sample and (p := _completions(sample, n))), [])
+    sampled = sampled or [p for n in sample if _one_of_several(n) for p in _completions(sample, n)]
+    if head and not sampled and isinstance(sample.get("choices"), list):
+        # Of an API they are objects; texts are those of a question with several answers.
+        sampled = [p for p in _completions(sample, "choices") if "*" in p[1]]
     if head and sampled:
         return head + sampled
     rest = {k: v for k, v in sample.items() if ("prompt", k) not in head}
-    messages = _named(sample, MESSAGES, _conversation) or _nested_messages(rest)
+    messages = named(sample, MESSAGES, _conversation) or _nested_messages(rest)
     if messages:
-        return [("messages", messages)]
+        return [("messages", name) for name in _series(sample, messages)]
     if head:
         several = _dicts_of_samples(sample)
         answers = [("completion", n) for n in ANSWERS if _texty(sample.get(n))]
         return head + answers + several if several else head + answers[:1]
-    text = _named(sample, ("text", "content"), _texty)
+    text = named(sample, ("text", "content"), _texty, True)
+    if text and any(_texty(sample.get(n)) for n in ("role", "speaker")):
+        return []  # one message of a chat, of which no column says which
     if text:
         return [("text", text)]
     alone = sampled or [("text", n) for n in ANSWERS if _texty(sample.get(n))][:1]
     return alone
-
-
-def recognised_ids(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Roles of a record that holds token ids; empty where it holds none."""
-    # A list under the standard name is taken as it is, so that a bad id is named, not the column.
-    ids = _named(sample, INPUT_IDS[:1], _listy) or _named(sample, INPUT_IDS, fields.is_ids)
-    prompt_ids = _named(sample, PROMPT_IDS, fields.is_ids)
-    sampled = next((p for n in COMPLETION_IDS if (p := _sampled_ids(sample, n))), None)
-    sampled = sampled or next(
-        (p for n in ("choices", *SAMPLED) if (p := _sampled_ids(sample, n))), None
-    )
-    seen = [("attention_mask", n) for n in ATTENTION if _listy(fields.unpacked(sample.get(n)))]
-    loss = _named(sample, LOSS_MASK, _listy)
-    masks = seen + ([("loss_mask", loss)] if loss else [])
-    if ids and loss:
-        return [("input_ids", ids), *masks]
-    if ids and sampled and not prompt_ids and not _ends_with(sample[ids], sample.get(sampled)):
-        prompt_ids = ids  # of an engine: what it was given, and what it returned
-    if prompt_ids and sampled:
-        return [("prompt", prompt_ids), ("completion", sampled), *masks]
-    return [("input_ids", ids), *masks] if ids else []
-
-
-def _sampled_ids(sample: Mapping[str, Any], name: str) -> str | None:
-    """Path of the sampled ids of a column: ids, lists of them, or objects that hold them."""
-    value = fields.unpacked(sample.get(name))
-    if fields.is_ids(value) or _lists_of_ids(value):
-        return name
-    if isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
-        key = next((k for k in SAMPLE_IDS if all(fields.is_ids(v.get(k)) for v in value)), None)
-        return f"{name}.*.{key}" if key else None
-    return None
-
-
-def _ends_with(whole: Any, end: Any) -> bool:
-    if not _listy(whole) or not _listy(end):
-        return True
-    return 0 < len(end) < len(whole) and list(whole)[-len(end) :] == list(end)
 
 
 def _segments(value: Any) -> bool:
@@ -244,7 +195,7 @@ def _segments(value: Any) -> bool:
 def _completions(sample: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     """Role pairs of a sampled column: text, messages, a list of texts, or objects with a text."""
     value = sample[name]
-    if _texty(value) or is_conversation(value) or _lists_of_ids(value):
+    if _texty(value) or is_conversation(value) or fields.is_lists_of_ids(value):
         return [("completion", name)]
     elements = list(value.values()) if isinstance(value, dict) else value
     if not isinstance(elements, list) or not elements:
@@ -258,6 +209,12 @@ def _completions(sample: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
             pairs = [("completion", f"{name}.*.{key}")]
             return pairs + ([("reward", f"{name}.*.{reward}")] if reward else [])
     return []
+
+
+def _one_of_several(name: str) -> bool:
+    """A column of one sample among numbered ones: ``response_0``, ``completion_b``."""
+    base, _, last = name.rpartition("_")
+    return base in SAMPLED and (last.isdecimal() or len(last) == 1)
 
 
 def _dicts_of_samples(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -277,22 +234,15 @@ def _dicts_of_samples(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _nested_messages(sample: Mapping[str, Any]) -> str | None:
-    found = [p for p, v in _walk(sample, DEPTH) if _conversation(fields.unpacked(v))]
+    found = [p for p, v in walk(sample) if _conversation(fields.unpacked(v))]
     named = [p for p in found if p.rsplit(".", 1)[-1] in MESSAGES]
     return next(iter(named + found), None)
 
 
-def _named(sample: Mapping[str, Any], names: Sequence[str], fits: Any) -> str | None:
-    """The first of ``names`` whose value fits; JSON text is read only where a list is wanted."""
-    as_it_is = fits in (_texty, _promptlike)
-    return next(
-        (
-            n
-            for n in names
-            if n in sample and fits(sample[n] if as_it_is else fields.unpacked(sample[n]))
-        ),
-        None,
-    )
+def _series(sample: Mapping[str, Any], name: str) -> list[str]:
+    """A column of chats and those that differ from it in the last letter alone (``chat_a``)."""
+    same = [n for n in sample if n[:-1] == name[:-1] and n[:-1].endswith("_")]
+    return [n for n in same if _conversation(fields.unpacked(sample[n]))] or [name]
 
 
 def _merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -310,26 +260,8 @@ def _says_nothing(value: Any) -> bool:
     return value is None or (isinstance(value, str | list | dict) and not value)
 
 
-def _walk(record: Mapping[str, Any], depth: int, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(path, value) of fields, those of objects in lists under ``*``; conversations are leaves."""
-    for key, value in record.items():
-        yield prefix + str(key), value
-        if depth <= 1:
-            continue
-        if isinstance(value, Mapping):
-            yield from _walk(value, depth - 1, f"{prefix}{key}.")
-        elif isinstance(value, list) and not is_conversation(value):
-            for inner in value[:3]:
-                if isinstance(inner, Mapping):
-                    yield from _walk(inner, depth - 1, f"{prefix}{key}.*.")
-
-
 def _texty(value: Any) -> bool:
     return isinstance(value, str)
-
-
-def _listy(value: Any) -> bool:
-    return isinstance(value, list | np.ndarray)
 
 
 def _promptlike(value: Any) -> bool:
@@ -341,10 +273,6 @@ def _conversation(value: Any) -> bool:
     return is_conversation(value) or is_conversation(inner)
 
 
-def _lists_of_ids(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(fields.is_ids(v) for v in value[:8])
-
-
 def _scalar(value: Any) -> bool:
     return isinstance(value, str | int | float | np.number) and not isinstance(value, bool)
 
@@ -352,12 +280,8 @@ def _scalar(value: Any) -> bool:
 def _rewards(value: Any) -> bool:
     if isinstance(value, list):
         return bool(value) and all(isinstance(v, int | float) for v in value)
-    return isinstance(value, int | float)
-
-
-def _names(records: Sequence[Mapping[str, Any]]) -> str:
-    """Columns that a role can be given to; where there are few, those inside them as well."""
-    names = list(dict.fromkeys(str(k) for record in records for k in record))
-    inside = [c.path for c in describe(records)]
-    names = inside if len(inside) <= 20 else names
-    return ", ".join(names[:20]) + (" …" if len(names) > 20 else "") if names else "none"
+    # A CSV has numbers as text.
+    number = isinstance(value, str) and re.fullmatch(
+        r"\s*[-+]?\d*\.?\d+(e[-+]?\d+)?\s*", value, re.I
+    )
+    return isinstance(value, int | float) or bool(number)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packing.rows import Rows
+from packing.sources.build import Built
 from packing.sources.spec import Simulate
 
 # Any id serves where every prompt is empty.
@@ -62,3 +63,18 @@ def simulate(
         mask[start:stop] = 0
     group = prompts.group[prompt]
     return Rows(tokens, offsets, group, mask, prompts.decoder), before, prompt
+
+
+def simulated(built: Built, own: npt.NDArray[np.float64], settings: Simulate) -> Built:
+    """Rows with made-up completions in the place of rows that are prompts alone."""
+    rows, prompt_lengths, prompt = simulate(built.rows, own, settings)
+    asked = int(prompt_lengths.sum())
+    return Built(
+        rows,
+        prompt_lengths,
+        rewards=None,
+        records=built.records[prompt],
+        flags=np.zeros(len(rows), dtype=np.uint16),
+        origins=built.origins[prompt],
+        role_tokens={"prompt": asked, "simulated": rows.n_tokens - asked},
+    )

@@ -11,10 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from types import UnionType
-from typing import Any, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
 from packing.sources.errors import SourceError, shown
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 Kind = Literal["sample", "hub", "file", "upload"]
 KINDS = ("sample", "hub", "file", "upload")
@@ -68,7 +71,7 @@ class Simulate:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("median", "sigma"):  # a link writes 100 where a page has 100.0
+        for name in ("median", "sigma"):  # a caller writes 100 where a page has 100.0
             object.__setattr__(self, name, float(getattr(self, name)))
         one = f"choose one of {', '.join(LENGTHS)}"
         _check(self.lengths in LENGTHS, "simulate.lengths", self.lengths, one)
@@ -144,7 +147,7 @@ class SourceSpec:
         ):
             value = getattr(self, name)
             _check(value in known, name, value, f"choose {' or '.join(known)}")
-        some = self.start >= 0 and (self.limit is None or self.limit >= 1)
+        some = 0 <= self.start < 2**53 and (self.limit is None or 1 <= self.limit < 2**53)
         _check(some, "rows", (self.start, self.limit), "start at 0 or later and read 1 or more")
         for role, path in self.roles:
             _check(role in ROLES, "roles", role, f"roles are {', '.join(ROLES)}")
@@ -187,28 +190,20 @@ class SourceSpec:
     @classmethod
     def from_json(cls, value: object) -> SourceSpec:
         """Raises SourceError naming a field that is unknown or of a wrong type."""
-        if not isinstance(value, Mapping):
-            raise _setting("spec", value, "give an object with kind and location")
-        known = dict(value)
-        for name in ("roles", "speakers"):
-            if name in known:
-                known[name] = _pairs(known[name], name, str)
-        for name in ("versions", "leave_out"):
-            given = known.get(name, ())
-            if not isinstance(given, list | tuple) or not all(isinstance(v, str) for v in given):
-                raise _setting(name, given, "give a list of names")
-            known[name] = tuple(given)
-        if known.get("simulate") is not None:
-            made = known["simulate"]
-            if not isinstance(made, Mapping):
-                raise _setting("simulate", made, "give an object")
-            made = dict(made)
-            if "percentiles" in made:
-                found = _pairs(made["percentiles"], "simulate.percentiles", int | float)
-                made["percentiles"] = found
-            known["simulate"] = _checked(Simulate, made)
-        spec: SourceSpec = _checked(cls, known)
-        return spec
+        from pydantic import ValidationError
+
+        try:
+            # As JSON once more, where a list may be a tuple and a whole number a float.
+            return _adapter().validate_json(json.dumps([value]))[0]
+        except ValidationError as errors:
+            first = errors.errors()[0]
+            if isinstance(raised := first.get("ctx", {}).get("error"), SourceError):
+                raise raised from None
+            where = ".".join(map(str, first["loc"][1:])) or "spec"
+            mend = first["msg"][:1].lower() + first["msg"][1:]
+            raise _setting(where, first["input"], mend) from None
+        except (ValueError, TypeError, RecursionError):
+            raise _setting("spec", value, "give plain values") from None
 
     @property
     def leaves_machine(self) -> bool:
@@ -238,45 +233,12 @@ def parse_rows(argument: str) -> SourceSpec:
     return SourceSpec("file", argument)
 
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "str": (str,),
-    "Kind": (str,),
-    "int": (int,),
-    "bool": (bool,),
-    "float": (int, float),
-}
+@cache
+def _adapter() -> TypeAdapter[list[SourceSpec]]:
+    from pydantic import ConfigDict, TypeAdapter
 
-
-def _checked(cls: Any, value: dict[str, Any]) -> Any:
-    """``cls(**value)`` after a check of names and of the types that the annotations state."""
-    annotations = {f.name: str(f.type) for f in fields(cls)}
-    for name, content in value.items():
-        if name not in annotations:
-            raise _setting(str(name), content, f"fields are {', '.join(annotations)}")
-        base, _, optional = annotations[name].partition(" | ")
-        if base not in _TYPES or (optional and content is None):
-            continue  # tuples and nested specs were checked by the caller
-        wrong_bool = isinstance(content, bool) and base != "bool"
-        if wrong_bool or not isinstance(content, _TYPES[base]):
-            raise _setting(name, content, f"it must be {annotations[name]}")
-        if isinstance(content, int | float) and not abs(content) < 2**53:
-            raise _setting(name, content, "give a smaller number")
-    missing = [n for n in ("kind", "location") if n in annotations and n not in value]
-    if missing:
-        raise _setting(missing[0], None, "it must be given")
-    return cls(**value)
-
-
-def _pairs(value: object, name: str, of: type | UnionType) -> tuple[tuple[Any, Any], ...]:
-    """Pairs of values of one type."""
-    if not isinstance(value, list | tuple):
-        raise _setting(name, value, "give a list of pairs")
-    for pair in value:
-        two = isinstance(pair, list | tuple) and len(pair) == 2
-        _check(two, name, pair, "give a list of pairs")
-        right = all(isinstance(v, of) for v in pair)
-        _check(right, name, pair, "the values of the pair have the wrong type")
-    return tuple((first, second) for first, second in value)
+    # In a list, whose settings dataclasses take.
+    return TypeAdapter(list[SourceSpec], config=ConfigDict(extra="forbid", strict=True))
 
 
 def _check(good: bool, name: str, value: object, mend: str) -> None:

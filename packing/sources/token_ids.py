@@ -1,7 +1,8 @@
-"""Token ids as they stand in records: checked, unpadded, with their loss mask."""
+"""Token ids as they stand in records: found, checked, and the masks beside them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,17 @@ import numpy.typing as npt
 
 from packing.rows import MAX_TOKEN_ID
 from packing.sources import fields
+from packing.sources.columns import named
 from packing.sources.errors import Where, shown
+from packing.sources.role_names import (
+    ATTENTION,
+    COMPLETION_IDS,
+    INPUT_IDS,
+    LOSS_MASK,
+    PROMPT_IDS,
+    SAMPLE_IDS,
+    SAMPLED,
+)
 
 IGNORED_LABEL = -100
 
@@ -66,34 +77,43 @@ def integers(value: Any, where: Where, field: str, mask: bool = False) -> npt.ND
     return np.array(items, dtype=np.int64)
 
 
-def unpadded(
-    ids: npt.NDArray[np.int32],
-    attention: npt.NDArray[np.int64] | None,
-    loss: npt.NDArray[np.int64] | None,
-    where: Where,
-    names: tuple[str, str],
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_] | None]:
-    """(real ids, trained or None). Padding on either side, and holes, go by the attention mask.
+def recognised_ids(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Roles of a record that holds token ids; empty where it holds none."""
+    # A list under the standard name is taken as it is, so that a bad id is named, not the column.
+    ids = named(sample, INPUT_IDS[:1], _listed) or named(sample, INPUT_IDS, fields.is_ids)
+    prompt_ids = named(sample, PROMPT_IDS, fields.is_ids)
+    sampled = next((p for n in COMPLETION_IDS if (p := _sampled_ids(sample, n))), None)
+    sampled = sampled or next(
+        (p for n in ("choices", *SAMPLED) if (p := _sampled_ids(sample, n))), None
+    )
+    seen = [("attention_mask", n) for n in ATTENTION if _listed(fields.unpacked(sample.get(n)))]
+    loss = named(sample, LOSS_MASK, _listed)
+    masks = seen + ([("loss_mask", loss)] if loss else [])
+    if ids and loss:
+        return [("input_ids", ids), *masks]
+    if ids and sampled and not prompt_ids and not _ends_with(sample[ids], sample.get(sampled)):
+        prompt_ids = ids  # of an engine: what it was given, and what it returned
+    if prompt_ids and sampled:
+        return [("prompt", prompt_ids), ("completion", sampled), *masks]
+    return [("input_ids", ids), *masks] if ids else []
 
-    attention: one value per id, 0 for padding
-    loss:      a mask, or labels with -100 for what is not trained on; one value per id, or one
-               per id of the completion at the end (as verl logs its response mask)
-    names:     fields of attention and loss, for messages
-    """
-    keep = np.ones(len(ids), dtype=bool)
-    if attention is not None:
-        if len(attention) != len(ids):
-            raise where.error(
-                f"{len(attention)} values for {len(ids)} ids", "give one value per id", names[0]
-            )
-        keep = attention != 0
-    if loss is None:
-        return ids[keep], None
-    if len(loss) > len(ids):
-        raise where.error(
-            f"{len(loss)} values for {len(ids)} ids", "give one value per id", names[1]
-        )
-    trained = np.zeros(len(ids), dtype=bool)
-    labels = names[1].rsplit(".", 1)[-1] == "labels" or bool((loss == IGNORED_LABEL).any())
-    trained[len(ids) - len(loss) :] = loss != IGNORED_LABEL if labels else loss != 0
-    return ids[keep], trained[keep]
+
+def _sampled_ids(sample: Mapping[str, Any], name: str) -> str | None:
+    """Path of the sampled ids of a column: ids, lists of them, or objects that hold them."""
+    value = fields.unpacked(sample.get(name))
+    if fields.is_ids(value) or fields.is_lists_of_ids(value):
+        return name
+    if isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
+        key = next((k for k in SAMPLE_IDS if all(fields.is_ids(v.get(k)) for v in value)), None)
+        return f"{name}.*.{key}" if key else None
+    return None
+
+
+def _ends_with(whole: Any, end: Any) -> bool:
+    if not _listed(whole) or not _listed(end):
+        return True
+    return 0 < len(end) < len(whole) and list(whole)[-len(end) :] == list(end)
+
+
+def _listed(value: Any) -> bool:
+    return isinstance(value, list | np.ndarray)

@@ -6,7 +6,7 @@ import streamlit as st
 
 from pages.dataset.source import draw_options, draw_source
 from pages.dataset.view import draw_batch, draw_figures, draw_lengths, draw_problems, draw_rows
-from pages.shared import command, data, help_panel
+from pages.shared import command, data, help_panel, own_config
 
 st.title("Dataset", anchor=False)
 st.caption(
@@ -14,6 +14,7 @@ st.caption(
     "tree packing shares."
 )
 draw_source()
+own_config.draw_start()
 loaded = data.loaded()
 draw_figures(loaded)
 draw_options(loaded)

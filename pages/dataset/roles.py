@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import streamlit as st
 
+from packing.sources.columns import Column
 from packing.sources.errors import SourceError
 from packing.sources.load import columns_of
 from packing.sources.loaded import Loaded
-from packing.sources.roles import Column
 from packing.sources.spec import SourceSpec
 from pages.shared import data, tokens
 from pages.shared.text import plain

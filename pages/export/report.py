@@ -9,6 +9,7 @@ from pages.export.parts import kept
 from pages.shared import state
 from pages.shared.text import Markdown, plain
 from pages.shared.widgets import download, to_tune
+from tuning.measure.gpu_run import kept_gpu_run
 from tuning.plan.numbers import many
 from tuning.report import render_report, zipped
 
@@ -28,7 +29,9 @@ def draw_report(known: Known) -> None:
     with st.container(horizontal=True):
         download(
             "Download report.html",
-            lambda: render_report(known.workspace(), with_text=with_text and readable),
+            lambda: render_report(
+                known.workspace(), with_text=with_text and readable, gpu_run=kept_gpu_run()
+            ),
             "report.html",
             "report_download",
         )

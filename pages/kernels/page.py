@@ -5,7 +5,13 @@ from __future__ import annotations
 import streamlit as st
 
 from pages.kernels import jobs as kernel_jobs
-from pages.kernels.parts import draw_compile_table, draw_proof, draw_settings, draw_tiles
+from pages.kernels.parts import (
+    draw_compile_table,
+    draw_gpu_run,
+    draw_proof,
+    draw_settings,
+    draw_tiles,
+)
 from pages.kernels.table import draw_runs
 from pages.shared import command, data, help_panel, refusal, state
 from tuning.plan.commands import command_line
@@ -30,6 +36,7 @@ draw_settings(batch, plan, trie, tree, len(forest), "kernels" in busy)
 draw_runs(plan, tree, kernel_jobs.newest("kernels", batch, tree))
 draw_tiles(trie, tree, batch.rows.fingerprint, plan)
 draw_compile_table()
+draw_gpu_run()
 on_this_tree = ["--tree", str(tree)] if tree else []
 command.show(f"{command_line('prove', plan)}\n{command_line('kernels', plan, on_this_tree)}")
 help_panel.draw("block efficiency", "trie", "max_tokens_per_mb")

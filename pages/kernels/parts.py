@@ -1,4 +1,4 @@
-"""The parts of the Kernels page: proof, settings, tiles, compile table."""
+"""The parts of the Kernels page: proof, settings, tiles, compile table, a run on a GPU."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from pages.shared import data, state
 from pages.shared.text import plain
 from pages.shared.widgets import chart, table, with_chosen
 from tuning.jobs.jobs import JobView
+from tuning.measure.gpu_run import GpuRunError, keep_gpu_run, kept_gpu_run
 from tuning.plan.batch import Batch
 from tuning.plan.gpus import devices
 from tuning.plan.models import MODELS
 from tuning.plan.numbers import moment
 from tuning.plan.plan import TuningPlan
+from tuning.report import gpu_tables
 from tuning.report.figures.kernels import NAMES, backend_name, layer_errors
 from tuning.report.figures.tiles import TileMap, pooled_by, tile_maps, tile_table
 
 COMPILE_TABLE = Path(__file__).resolve().parents[2] / "docs" / "compile_table.json"
+_REFUSED = "kernels.gpu_run_refused"
 _ARCHS = {80: "sm_80 · A100", 86: "sm_86 · RTX, L4, L40S", 90: "sm_90 · H100", 100: "sm_100 · B200"}
 
 
@@ -192,3 +195,46 @@ def draw_compile_table(path: Path = COMPILE_TABLE) -> None:
             "Counted in the machine code: registers a thread, bytes of stack, accesses to local "
             "memory (spills), the matrix instruction, bytes of shared memory."
         )
+
+
+def draw_gpu_run() -> None:
+    """A run of ``benchmarks.gpu``: loaded here, kept for reports and estimates."""
+    with st.expander("Timed on a GPU", icon=":material/memory:"):
+        st.file_uploader(
+            "JSON of `python -m benchmarks.gpu`",
+            type=["json"],
+            key="kernels.gpu_run",
+            on_change=_keep_gpu_run,
+        )
+        refused = st.session_state.get(_REFUSED)
+        try:
+            run = kept_gpu_run()
+        except (GpuRunError, OSError) as error:
+            run, refused = None, refused or str(error)
+        if refused:
+            st.error("Not taken as a measurement:", icon=":material/error:")
+            st.text(refused)
+        if run is None:
+            st.markdown("None has been loaded. On a machine with a GPU this takes eight minutes:")
+            st.code("python -m benchmarks.gpu --out gpu.json", language="bash")
+            return
+        st.text(f"Measured: {run.provenance}.")
+        for title, made in gpu_tables(run).items():
+            if made.rows:
+                st.markdown(f"**{plain(title)}**")
+                lines = [[cell.text for cell in row] for row in made.rows]
+                table(pd.DataFrame(lines, columns=list(made.columns)), key=made.name)
+        st.caption(
+            "A share of the peak counts visible pairs; *by whole tiles* all pairs that a kernel "
+            "computed, which a tree of another shape keeps."
+        )
+
+
+def _keep_gpu_run() -> None:
+    file = st.session_state["kernels.gpu_run"]
+    st.session_state.pop(_REFUSED, None)
+    if file is not None:
+        try:
+            keep_gpu_run(file.getvalue().decode(errors="replace"), file.name)
+        except (GpuRunError, OSError) as error:
+            st.session_state[_REFUSED] = str(error)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from packing.batch.simulation import Comparison
+from packing.batch.passes import Comparison
 from pages.shared import state, tokens
 from pages.shared.forest import draw_forest, tree_columns
 from pages.shared.text import Markdown, plain

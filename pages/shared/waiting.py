@@ -20,8 +20,8 @@ from pages.shared import state
 from tuning.jobs.jobs import Jobs, JobView
 
 _TICK_S = 0.1
-_TICKS_A_LOOK = 5
-"""What the page asked for is looked for on disk, or redraws it all: twice a second will do."""
+_TICKS_A_LOOK = 10
+"""What the page asked for is looked for on disk, or redraws it all: once a second will do."""
 
 _AWAITED = "waiting.awaited"
 

@@ -5,6 +5,8 @@ The jobs on disk are the state: a reload, another page or a restarted server fin
 
 from __future__ import annotations
 
+import os
+
 import streamlit as st
 
 from packing.rows import Rows
@@ -22,6 +24,11 @@ BUDGET = "tune_budget_min"
 @st.cache_resource(show_spinner=False)
 def jobs() -> Jobs:
     return Jobs()
+
+
+def areal_python() -> str:
+    """The Python that has AReaL, where the console was started with one."""
+    return os.environ.get("ESPALIER_AREAL_PYTHON", "")
 
 
 def own(batch: Batch, foreign: bool = False) -> JobView | None:
@@ -45,6 +52,7 @@ def start(batch: Batch, longest_row: int, rows: Rows) -> None:
     arguments = {
         "budget_s": budget_s,
         "longest_row": longest_row,
+        "areal_python": areal_python(),
         "data": batch.rows.fingerprint,
         "question": question_of(plan),
     }

@@ -13,10 +13,10 @@ from pages.shared.text import plain
 from pages.shared.widgets import chart, table
 from tuning.jobs.jobs import JobView
 from tuning.plan.batch import CurvePoint
-from tuning.plan.plan import TuningPlan
+from tuning.plan.plan import STEP_NAMES, TuningPlan
 from tuning.report.figures.plotly_figure import plotly_figure
 from tuning.report.figures.sweep import sweep_chart
-from tuning.sweep.result import Candidate, SweepResult
+from tuning.sweep.result import Candidate, Headroom, SweepResult
 from tuning.workspace.workspace import sweep_of
 
 _GIB = 2**30
@@ -40,7 +40,8 @@ def draw_pick(job: JobView, plan: TuningPlan) -> None:
     else:
         left, middle, right, button = box.columns([2, 2, 2, 2], vertical_alignment="center")
         left.metric("max_tokens_per_mb", f"{pick.max_tokens_per_mb:,}")
-        middle.metric(f"step ({plain(pick.step_kind)})", f"{pick.step_s:,.2f} s")
+        said = f"step ({pick.step_kind}, {STEP_NAMES[pick.step_of]})"
+        middle.metric(plain(said), f"{pick.step_s:,.2f} s")
         speed = pick.speedup_vs_flat
         flat = result.baselines.get("flat")
         kind = flat.step_kind if flat and flat.step_kind else "not measured"
@@ -55,6 +56,9 @@ def draw_pick(job: JobView, plan: TuningPlan) -> None:
             key="use_pick",
         )
         box.markdown(plain(pick.reason))
+        if pick.headroom:
+            with box.expander("If rollouts grow", icon=":material/trending_up:"):
+                table([_longer(one) for one in pick.headroom], key="headroom")
     sure = (
         f"The cost model misses points left out by {result.holdout_error:.1%} (median)."
         if result.holdout_error is not None
@@ -63,6 +67,17 @@ def draw_pick(job: JobView, plan: TuningPlan) -> None:
     box.caption(" ".join(part for part in (plain(pick.runner_up), sure) if part))
     for sentence in pick.advice:
         box.markdown(f":material/lightbulb: {plain(sentence)}")
+
+
+def _longer(one: Headroom) -> dict[str, object]:
+    return {
+        "row lengths ×": one.factor,
+        "longest row": one.longest_row,
+        "max_tokens_per_mb": one.max_tokens_per_mb,
+        "paid ÷ original": one.padded_token_ratio,
+        "memory, GiB": None if one.memory_bytes is None else one.memory_bytes / _GIB,
+        "fits": {True: "yes", False: "no", None: "not known"}[one.fits],
+    }
 
 
 def draw_result(job: JobView, plan: TuningPlan, curve: Sequence[CurvePoint] = ()) -> None:
@@ -76,8 +91,8 @@ def draw_result(job: JobView, plan: TuningPlan, curve: Sequence[CurvePoint] = ()
     counted = [_counted(point, result.original_tokens) for point in curve]
     if drawn := sweep_chart(result, plan.packer, plan.max_tokens_per_mb, counted):
         chart(plotly_figure(drawn), "sweep", drawn.described)
-    whose = ", a colleague's" if job.origin else ""
-    st.caption(plain(" · ".join([f"{result.model} on {result.machine}{whose}", *result.notes])))
+    whose = f"{result.model} on {result.machine}{', a colleague’s' if job.origin else ''}"
+    st.caption(plain(" · ".join([f"{whose}, {STEP_NAMES[result.step_of]}", *result.notes])))
     logp = st.column_config.NumberColumn(
         format="%.3f",
         help="The forward pass before the step, where AReaL recomputes log-probabilities; it is "
@@ -118,6 +133,7 @@ def _line(name: str, one: Candidate, several: bool) -> dict[str, object]:
         else {True: "yes", False: "no", None: "not known"}[one.fits],
         "step, s": one.step_s,
         "kind": one.step_kind or "",
+        "whose step": STEP_NAMES[one.step_of],
         "repeats": one.repeats or None,
         "compute_logp, s": one.logp_s,
         "predicted, s": one.predicted_s,

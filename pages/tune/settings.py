@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import streamlit as st
 
 from pages.shared import data, state
@@ -12,7 +14,7 @@ from tuning.jobs.jobs import JobView
 from tuning.plan.batch import Batch
 from tuning.plan.gpus import devices
 from tuning.plan.models import MODELS
-from tuning.plan.plan import DTYPES
+from tuning.plan.plan import DTYPES, NETWORKS, STEP_NAMES, STEPS, Step
 
 
 def draw(batch: Batch, job: JobView | None) -> None:
@@ -36,12 +38,15 @@ def draw(batch: Batch, job: JobView | None) -> None:
         columns = st.columns(4, vertical_alignment="bottom")
         columns[0].number_input(min_value=0.0, **state.widget("memory_budget_gib"))
         columns[1].number_input("time budget, minutes", 0.1, 600.0, 10.0, 0.5, key=tune_jobs.BUDGET)
-        columns[2].toggle(**state.widget("gradient_checkpointing"))
+        columns[2].selectbox(options=STEPS, format_func=_step_name, **state.widget("step"))
+        columns[3].selectbox(options=NETWORKS, **state.widget("network"))
+        st.toggle(**state.widget("gradient_checkpointing"))
     st.caption(
         "Presets have random weights of the published shape; tiny and small fold token ids into a "
         "vocabulary of their own."
     )
-    problems = state.plan().problems()
+    plan = state.plan()
+    problems = plan.problems() + plan.unmeasurable(tune_jobs.areal_python())
     for sentence in problems:
         st.warning(plain(sentence), icon=":material/block:")
     again = job is not None and job.state in ("cancelled", "died", "failed")
@@ -65,6 +70,12 @@ def draw(batch: Batch, job: JobView | None) -> None:
                 args=(job.id,),
                 key="stop_sweep",
             )
+
+
+def _step_name(step: Step) -> str:
+    if step == "auto":
+        return f"auto ({STEP_NAMES[replace(state.plan(), step=step).step_of]})"
+    return STEP_NAMES[step]
 
 
 def _device_name(device: str) -> str:

@@ -20,21 +20,36 @@ _PAINTED = """scheme => {
   return (r + g + b < 384) === (scheme === 'dark') && !moving.length
     && inside.every(e => e.dataset.theme === scheme);
 }"""
-_RUN = """rules => axe.run({resultTypes: ['violations'], ...(rules ? {runOnly: rules} : {})})
-  .then(found => found.violations)"""
+# What is drawn anew fades for a moment: null where a run began while axe looked.
+_RUN = """async rules => {
+  const app = document.querySelector('[data-testid=stApp]');
+  let ran = app.dataset.testScriptState !== 'notRunning';
+  const watch = new MutationObserver(() => { ran = true; });
+  watch.observe(app, {attributes: true, attributeFilter: ['data-test-script-state']});
+  const only = rules ? {runOnly: rules} : {};
+  const found = await axe.run({resultTypes: ['violations'], ...only});
+  watch.disconnect();
+  return ran ? null : found.violations;
+}"""
+_LOOKS = 5
 # The theme changes colours and nothing else: in the dark one, the other rules have been asked.
 _ASKED: dict[str, list[str] | None] = {"light": None, "dark": ["color-contrast"]}
 
 
 def faults(page: Any, what: str) -> list[str]:
     """Serious and critical faults of the page, one line each; ``what`` says where we are."""
-    rested(page)
     page.evaluate(AXE_SCRIPT)
     lines = []
     for scheme, rules in _ASKED.items():
         page.emulate_media(color_scheme=scheme)
-        page.wait_for_function(_PAINTED, arg=scheme)
-        lines += [f"{what}, {scheme}: {line}" for line in _grave(page.evaluate(_RUN, rules))]
+        for _ in range(_LOOKS):
+            rested(page)
+            page.wait_for_function(_PAINTED, arg=scheme)
+            if (found := page.evaluate(_RUN, rules)) is not None:
+                break
+        else:
+            raise AssertionError(f"{what} does not come to rest")
+        lines += [f"{what}, {scheme}: {line}" for line in _grave(found)]
     page.emulate_media(color_scheme="light")
     return lines
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,9 @@ from benchmarks.gpu_trees import (
 )
 from kernels.attention.mask import TreeMask
 from kernels.attention.registry import BACKENDS, tree_attention
+from kernels.triton.configs import PASSES
 from tests.kernels.forests import caterpillar, random_forest, subtree_end_of, visible
-from tuning.plan.gpu_run import GpuRunError, load_gpu_run
+from tuning.measure.gpu_run import GpuRunError, load_gpu_run, read_gpu_run
 
 ROOT = Path(__file__).resolve().parents[2]
 # A machine with a GPU need have none of these.
@@ -42,6 +44,7 @@ class Missing:
 sys.meta_path.insert(0, Missing())
 """
 STAGES = gpu.stages([], dry=True)
+KERNELS = (*PASSES, "dqkv")
 
 
 def dry_run(folder: Path, *arguments: str) -> dict[str, Any]:
@@ -77,8 +80,15 @@ def test_the_dry_run_goes_through_every_stage(tmp_path: Path) -> None:
         assert ours == ("kernel_forward_ms" in row)
     losses = {row["mode"]: row["loss"] for row in report["steps"]}
     assert max(losses.values()) - min(losses.values()) < 1e-4
-    run = load_gpu_run(tmp_path / "gpu.json")
-    assert run.dry and run.efficiencies() == {} and len(run.steps) == len(gpu_steps.MODES)
+    with pytest.raises(GpuRunError, match="dry run, made on a CPU"):
+        load_gpu_run(tmp_path / "gpu.json")
+    # The same rows, had a GPU made them, are read: each of our kernels, each provider as a whole.
+    report["machine"] |= {"dry_run": False, "device": "NVIDIA H200"}
+    found = read_gpu_run(json.dumps(report), "gpu.json").efficiencies()
+    assert {one.provider for one in found if one.kernel == "both"} == set(PROVIDERS)
+    assert {one.kernel for one in found if one.provider == "triton"} == {"both", *PASSES}
+    ours = [one for one in found if one.kernel in KERNELS]
+    assert ours and all(one.tile and 0 < (one.block_efficiency or 0) <= 1 for one in ours)
 
 
 @pytest.mark.deep
@@ -100,14 +110,22 @@ def test_a_fault_in_each_stage_loses_only_that_stage(tmp_path: Path) -> None:
 
 
 def test_a_stage_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "stages", lambda golden, dry: ["machine"])
-    monkeypatch.setitem(gpu.SHARES, "machine", 1.0)
+    """Its time is over as soon as it has written its first row, and hangs."""
     out = tmp_path / "gpu.json"
-    gpu.main(["--dry-run", "--budget", "60", "--out", str(out), "--break", "machine=hang"])
+    rows_file = out.with_suffix(".rows.jsonl")
+
+    class Impatient(subprocess.Popen[bytes]):
+        def wait(self, timeout: float | None = None) -> int:
+            while timeout is not None and not gpu.read_rows(rows_file):
+                time.sleep(0.05)
+            return super().wait(timeout and 0.1)
+
+    monkeypatch.setattr(gpu, "stages", lambda golden, dry: ["machine"])
+    monkeypatch.setattr(subprocess, "Popen", Impatient)
+    gpu.main(["--dry-run", "--out", str(out), "--break", "machine=hang"])
     machine = json.loads(out.read_text())["machine"]
     assert machine["device"].startswith("none: a dry run")
-    assert any("ended after" in row.get("reason", "") for row in gpu.read_rows(
-        out.with_suffix(".rows.jsonl")))  # fmt: skip
+    assert any("ended after" in row.get("reason", "") for row in gpu.read_rows(rows_file))
 
 
 def test_stages_are_the_trees_and_modes_that_there_are() -> None:
@@ -244,19 +262,6 @@ def test_paths_of_nodes() -> None:
         last = queries[node + 1] - 1
         assert paths[keys[node] : keys[node + 1]].tolist() == np.flatnonzero(seen[last]).tolist()
     assert (longest_q, longest_k) == (6, 14)  # the last turn and its only branch are one node
-
-
-def test_the_loader_says_what_is_wrong(tmp_path: Path) -> None:
-    file = tmp_path / "run.json"
-    for text, said in (("{", "no JSON"), ("[]", "machine"), ('{"machine": {}}', '"compile"')):
-        file.write_text(text)
-        with pytest.raises(GpuRunError, match=said):
-            load_gpu_run(file)
-    rows = [{"provider": "triton", "both_tflops": x} for x in (300.0, 500.0, 400.0)]
-    rows += [{"provider": "flex_ours", "reason": "no time left in the budget"}]
-    report = {"machine": {"device": "NVIDIA H200"}, "compile": [], "checks": [], "steps": []}
-    file.write_text(json.dumps({**report, "attention": rows}))
-    assert load_gpu_run(file).efficiencies() == {"triton": pytest.approx(400 / 989)}
 
 
 def test_trees_are_those_of_their_nodes() -> None:

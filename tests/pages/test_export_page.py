@@ -84,6 +84,23 @@ def test_a_users_config_is_judged_tuned_and_shown_as_a_diff(app: AppTest) -> Non
     assert not app.exception
 
 
+def test_a_config_on_the_first_page_is_the_plan_and_comes_back_as_a_diff(app: AppTest) -> None:
+    rerun_until(app.run(), lambda: app.title)
+    megatron = config(("fsdp:d4", "megatron:d2t2"), ("8192   # by hand", "10240   # by hand"))
+    app.text_area(key="own_config_pasted").set_value(megatron).run()
+    app.button(key="own_config_read").click().run()
+    asked = {
+        key: "".join(app.query_params[key]) for key in ("engine", "dp", "tp", "prompts", "cap")
+    }
+    assert asked == dict(engine="megatron", dp="2", tp="2", prompts="32", cap="10240")
+    assert not app.exception and any("taken into the plan" in one.value for one in app.text)
+    app.button(key="undo").click().run()
+    assert "engine" not in app.query_params
+    app.text_area(key="own_config_pasted").set_value("actor:\n\tpath: x\n").run()
+    app.button(key="own_config_read").click().run()
+    assert any("Line 2: a tab" in one.value for one in app.text) and not app.exception
+
+
 def test_a_broken_config_is_a_sentence(app: AppTest) -> None:
     run(app)
     app.session_state["own_config"] = "actor:\n\tpath: x\n"

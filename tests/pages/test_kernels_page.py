@@ -222,6 +222,25 @@ def test_the_compile_table_is_shown_by_architecture(tmp_path: Path) -> None:
     assert app.dataframe[0].value["registers"].tolist() == [80]
 
 
+def test_a_run_on_a_gpu_is_loaded_and_a_dry_one_refused(home: Path) -> None:
+    """Its file is kept, for reports and for the next visit; what was played is no measurement."""
+    figures = {"both_ms_p50": 12.5, "both_tflops": 400.0, "share_of_peak": 0.404}
+    row = {"provider": "triton", "tree": "agent_32k", **figures}
+    machine = {"device": "NVIDIA H200 <b>", "dry_run": False}
+    report = {"machine": machine, "attention": [row], "compile": [], "checks": [], "steps": []}
+    app = opened()
+    (uploader,) = app.file_uploader
+    settled(uploader.upload("gpu.json", json.dumps(report).encode(), "application/json").run())
+    dry = report | {"machine": machine | {"dry_run": True}}
+    assert "NVIDIA H200 <b>" in "".join(text.value for text in app.text)
+    (uploader,) = app.file_uploader
+    settled(uploader.upload("dry.json", json.dumps(dry).encode(), "application/json").run())
+    assert "dry.json is of a dry run" in "".join(text.value for text in app.text)
+    later = opened()
+    (shown,) = [f.value for f in later.dataframe if "provider" in f.value]
+    assert shown["TFLOP/s"].tolist() == ["400"] and shown["of the peak"].tolist() == ["40%"]
+
+
 def test_rows_longer_than_the_cap_are_refused_in_words() -> None:
     app = opened(cap="128")
     assert any("max_tokens_per" in e.value or "longest" in e.value for e in app.error)

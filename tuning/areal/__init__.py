@@ -2,9 +2,9 @@
 
 from tuning.areal.backend import Backend, BackendError, Engine, Server
 from tuning.areal.compose import asked
-from tuning.areal.config import ArealConfig
+from tuning.areal.config import AGENT_KEYS, ArealConfig
 from tuning.areal.models import Model, find_model
-from tuning.areal.names import TRAINER_NAMES, TREES_SERVE, UNKNOWN
+from tuning.areal.names import PLUGIN_ATTENTION, TRAINER_NAMES, TREES_SERVE, UNKNOWN
 from tuning.areal.parser import Refusal, raw_at, sections
 from tuning.areal.schema import (
     EXPORT_VERSIONS,
@@ -21,7 +21,9 @@ from tuning.areal.schema import (
 from tuning.areal.yaml_nodes import REMOVED, ConfigError
 
 __all__ = [
+    "AGENT_KEYS",
     "EXPORT_VERSIONS",
+    "PLUGIN_ATTENTION",
     "REMOVED",
     "REQUIRED",
     "TRAINER_NAMES",

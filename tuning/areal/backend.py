@@ -144,7 +144,7 @@ def _head(text: str, wanted: tuple[str, ...]) -> tuple[str, str, str]:
 
 
 def _sizes(text: str, letters: str, example: str) -> dict[str, int]:
-    if not re.fullmatch(rf"\s*(?:[{letters}]\s*[1-9][0-9]*\s*)+", text):
+    if not re.fullmatch(rf"\s*(?:[{letters}]\s*[1-9][0-9]{{0,99}}\s*)+", text):
         raise BackendError(
             f"`{text.strip()}` are no sizes. Write a letter of {', '.join(letters)} and a number "
             f"from 1 each, such as {example}.",

@@ -24,6 +24,7 @@ from tuning.areal.yaml_nodes import REMOVED
 from tuning.areal.yaml_text import MOST_BYTES, ConfigError, YamlText, too_large
 
 __all__ = [
+    "AGENT_KEYS",
     "REMOVED",
     "TRAINER_NAMES",
     "TREES_SERVE",
@@ -55,8 +56,10 @@ _FRAME = (
     "stats_logger",
     "rollout",
 )
-_AGENT_KEYS = ("econfig", "agent_run_args", "max_turns", "export_style")
+AGENT_KEYS = ("econfig", "agent_run_args", "max_turns", "export_style")
+"""Of the scripts that train agents, beside AReaL's own classes."""
 _NEWEST: Version = "main"
+_MOST_HOPS = 50
 
 
 @dataclass(frozen=True)
@@ -122,30 +125,33 @@ class ArealConfig:
             return "engine" if top & set(table(_NEWEST, "PPOActorConfig")) else "other"
         if "actor" not in values and ("backend" in values or "mb_spec" in values):
             return "engine"
-        kind = raw_at(values, "train_dataset.type")
-        actor = values.get("actor")
-        actor = actor if isinstance(actor, Mapping) else {}
         if "rollout" in top and not {"actor", "critic", "ref", "train_dataset"} & top:
             return "rollout"
-        if "rollout" in top or "gconfig" in top:
+        if {"rollout", "gconfig"} & top:
             return "ppo"
-        if kind == "dpo" or "beta" in actor or "loss_type" in actor:
+        actor = values.get("actor")
+        actor = actor if isinstance(actor, Mapping) else {}
+        kind = raw_at(values, "train_dataset.type")
+        if kind == "dpo" or {"beta", "loss_type"} & set(actor):
             return "dpo"
         if kind == "rw" or actor.get("is_critic") is True:
             return "rw"
-        return "sft" if kind == "sft" else "ppo"
+        # Without a rollout there is no PPO; a part of a config may have it elsewhere.
+        of_ppo = set(table(_NEWEST, "PPOActorConfig")) - set(table(_NEWEST, "TrainEngineConfig"))
+        reinforces = _is_part(top) or {"ref", "critic", "teacher"} & top
+        return "ppo" if kind != "sft" and (reinforces or of_ppo & set(actor)) else "sft"
 
     @cached_property
     def fragment(self) -> bool:
         """Whether the file is a part of a config: what it lacks may stand elsewhere."""
         if self.trainer == "engine":
             return not {"experiment_name", "trial_name", "backend"} & set(self.values)
-        return sum(key in self.values for key in _FRAME) < 3
+        return _is_part(set(self.values))
 
     @property
     def multi_turn(self) -> bool:
         """Whether a script's own keys say that a sample takes several turns."""
-        return any(self.has(key) for key in _AGENT_KEYS)
+        return any(self.has(key) for key in AGENT_KEYS)
 
     @property
     def agent(self) -> bool:
@@ -171,15 +177,19 @@ class ArealConfig:
 
     def has(self, path: str) -> bool:
         """Whether the file, or a file of its defaults, sets this key."""
-        node: Any = self.values
-        parts = path.split(".")
-        for place, part in enumerate(parts):
-            if isinstance(node, str) and node.startswith("${") and node.endswith("}"):
-                return self.has(".".join([node[2:-1], *parts[place:]]))
-            if not isinstance(node, Mapping) or part not in node:
-                return False
-            node = node[part]
-        return True
+        for _ in range(_MOST_HOPS):  # a section may refer to itself
+            node: Any = self.values
+            parts = path.split(".")
+            for place, part in enumerate(parts):
+                if isinstance(node, str) and node.startswith("${") and node.endswith("}"):
+                    path = ".".join([node[2:-1], *parts[place:]])
+                    break
+                if not isinstance(node, Mapping) or part not in node:
+                    return False
+                node = node[part]
+            else:
+                return True
+        return False
 
     def line(self, path: str) -> int | None:
         return self.yaml.line(path)
@@ -278,6 +288,11 @@ class ArealConfig:
                 lineterm="",
             )
         )
+
+
+def _is_part(keys: set[str]) -> bool:
+    """Whether a file with these keys is a part of a config."""
+    return len(keys.intersection(_FRAME)) < 3
 
 
 def _set(node: Mapping[str, Any], parts: list[str], value: Any) -> dict[str, Any]:

@@ -31,3 +31,6 @@ class _Unknown:
 
 UNKNOWN: Any = _Unknown()
 """A value that cannot be known from the file: a resolver, a loop, or a wrong type."""
+
+PLUGIN_ATTENTION = "espalier_tree"
+"""The ``attn_impl`` that AReaL's FSDP engine has where Espalier's plugin is on, and only there."""

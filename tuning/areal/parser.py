@@ -13,13 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Literal
 
 from tuning.areal.names import UNKNOWN
 from tuning.areal.schema import REQUIRED, Version, structured, table
 
 Kind = Literal["unknown key", "wrong type", "missing value", "interpolation"]
-_RUNTIME = re.compile(r"\$\{\s*(?:oc\.env|oc\.deprecated|hydra|now|python_version)\s*:")
+_RUNTIME = re.compile(r"\$\{\s*(?:oc\.env|oc\.deprecated|now|python_version)\s*:")
 _LATER = "__known_to_the_run__"
 _MOST = 200
 
@@ -64,8 +65,7 @@ def parse(values: Mapping[str, Any], version: Version, name: str, *, extended: b
     from omegaconf import DictConfig, OmegaConf
 
     given: dict[str, Any] = _without_runtime(deepcopy(dict(values)))
-    known = table(version, name)
-    own = tuple(key for key in given if key not in known) if extended else ()
+    own = tuple(key for key in given if key not in table(version, name)) if extended else ()
     refusals: list[Refusal] = []
     while True:
         base = _base(version, name, (*own, _LATER))
@@ -74,11 +74,20 @@ def parse(values: Mapping[str, Any], version: Version, name: str, *, extended: b
             break
         except Exception as error:  # OmegaConf's own, and what a converter raises
             refusal = _refusal(error, values, version, name)
-            if not refusal.path:  # a whole section that refers to what is not there
+            if not refusal.path:  # OmegaConf names no key where a whole section is at fault
+                known = table(version, name)
                 whole = (k for k, v in given.items() if isinstance(v, str) and "${" in v)
-                blamed = next((k for k in whole if k in known and known[k].section), "")
-                value = raw_at(values, blamed) if blamed else None
-                refusal = replace(refusal, kind="interpolation", path=blamed, value=value)
+                refers = (key for key in whole if key in known and known[key].section)
+                blamed = next(chain(_misplaced(version, name, given, ""), refers), "")
+                value = raw_at(values, blamed)
+                points = isinstance(value, str) and "${" in value
+                refusal = replace(
+                    refusal,
+                    kind="interpolation" if points else "wrong type",
+                    path=blamed,
+                    section=_owner(version, name, blamed),
+                    value=value,
+                )
             place = refusal.path
             if not place or len(refusals) >= _MOST or not _take_out(given, place):
                 refusals.append(refusal)
@@ -159,7 +168,25 @@ def _parts(path: str) -> list[str | int]:
 
 def raw_at(values: Any, path: str) -> Any:
     """What stands at ``path``, such as ``actor.scheduling_spec[0].gpu``; None where nothing."""
-    return _node_at(values, _parts(path))
+    return _node_at(values, _keys(values, path))
+
+
+def _keys(values: Any, path: str) -> list[str | int]:
+    """The parts of ``path``, those joined that are one key with dots in it."""
+    parts, keys = _parts(path), []
+    while parts:
+        n = next((n for n in range(1, len(parts) + 1) if _joined(parts[:n]) in _own(values)), 1)
+        keys.append(_joined(parts[:n]))
+        values, parts = _node_at(values, keys[-1:]), parts[n:]
+    return keys
+
+
+def _joined(parts: list[str | int]) -> str | int:
+    return parts[0] if len(parts) == 1 else ".".join(map(str, parts))
+
+
+def _own(node: Any) -> Iterable[Any]:
+    return node if isinstance(node, Mapping) else ()
 
 
 def _node_at(node: Any, parts: Iterable[str | int]) -> Any:
@@ -171,8 +198,31 @@ def _node_at(node: Any, parts: Iterable[str | int]) -> Any:
     return node
 
 
+def _misplaced(version: Version, name: str, node: Mapping[str, Any], above: str) -> Iterator[str]:
+    """Paths where a section, a list or a mapping is wanted and another of them stands."""
+    for key, value in node.items():
+        known, path = table(version, name).get(key), f"{above}{key}"
+        inner = "" if known is None else known.section or ""
+        if known is None or value is None or (isinstance(value, str) and "${" in value):
+            continue
+        if inner and isinstance(value, Mapping):
+            yield from _misplaced(version, inner, value, f"{path}.")
+        elif known.element and isinstance(value, list):
+            elements = {f"{path}[{place}]": one for place, one in enumerate(value)}
+            for place, one in elements.items():
+                if isinstance(one, Mapping):
+                    yield from _misplaced(version, known.element, one, f"{place}.")
+                else:
+                    yield place
+        else:
+            kind = known.type.partition("[")[0]
+            apart = {"list": Mapping, "dict": list}.get(kind)
+            if inner or (apart and isinstance(value, apart)):
+                yield path
+
+
 def _take_out(values: Any, path: str) -> bool:
-    *above, last = _parts(path)
+    *above, last = _keys(values, path)
     node = _node_at(values, above)
     if isinstance(node, dict):
         return node.pop(last, REQUIRED) is not REQUIRED

@@ -81,7 +81,8 @@ class Field:
     def refuses(self, value: Any) -> bool:
         """Whether AReaL's class refuses this value of the right type, for itself alone."""
         if self.lengths:
-            return isinstance(value, list) and len(value) not in self.lengths
+            # a reference may bring anything here: AReaL asks for its length all the same
+            return not hasattr(value, "__len__") or len(value) not in self.lengths
         if isinstance(value, str) and self.nonempty:
             return not (value if self.blank else value.strip())
         if self.choices and value not in self.choices:

@@ -146,7 +146,8 @@ def _last_line(key: yaml.Node, value: yaml.Node) -> int:
 
 def _flow(parts: list[str], value: Any) -> str:
     *above, last = parts
-    text = f"{last}: {_scalar(value)}"
+    written = _scalar(value)
+    text = f"{last}: " + (f'"{written}"' if written.startswith("${") else written)
     for part in reversed(above):
         text = f"{part}: {{{text}}}"
     return text

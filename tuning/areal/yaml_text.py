@@ -22,8 +22,9 @@ from tuning.areal.yaml_nodes import REMOVED, ConfigError, child
 __all__ = ["ConfigError", "YamlText", "too_large"]
 
 MOST_BYTES = 256 * 1024
-MOST_NODES = 20_000
-_DEEPEST = 100
+MOST_NODES = 5_000
+_DEEPEST = 40
+_MOST_REFERENCES = 20
 
 
 @dataclass(frozen=True)
@@ -55,21 +56,25 @@ class YamlText:
     def values(self) -> dict[str, Any]:
         """Plain values, interpolations as written."""
         from omegaconf import OmegaConf
-        from omegaconf.errors import OmegaConfBaseException
+        from omegaconf.errors import GrammarParseError, OmegaConfBaseException
 
         try:
             read = yaml.load(self.text, Loader=_loader())
             plain = OmegaConf.to_container(OmegaConf.create(read), resolve=False)
         except yaml.YAMLError as error:
             raise _sentence(error, self.text) from None
-        except OmegaConfBaseException as error:
-            line = next(
-                (n for n, text in enumerate(self.text.splitlines(), 1) if _unclosed(text)), None
-            )
+        except GrammarParseError as error:
+            lines = enumerate(self.text.splitlines(), 1)
+            line = next((n for n, text in lines if text.count("${") > text.count("}")), None)
             raise ConfigError(
                 f"OmegaConf cannot read an interpolation: {_first_line(error)}. Write it as "
                 "`${a.b}`, with its closing brace.",
                 line,
+            ) from None
+        except OmegaConfBaseException as error:
+            raise ConfigError(
+                f"OmegaConf takes no such thing: {_first_line(error)}. Write text, a number, true "
+                "or false, a list or a mapping."
             ) from None
         except ValueError as error:
             raise ConfigError(f"a value cannot be read: {_first_line(error)}") from None
@@ -124,11 +129,18 @@ class YamlText:
                 line = node.start_mark.line + 1
                 raise ConfigError("an anchor contains itself. Write the value out.", line)
             open_nodes.add(id(node))
+            if isinstance(node, yaml.ScalarNode) and node.value.count("${") > _MOST_REFERENCES:
+                raise ConfigError(
+                    f"a value has {node.value.count('${'):,} references; at most "
+                    f"{_MOST_REFERENCES} are read. Write it out.",
+                    node.start_mark.line + 1,
+                )
             total = 1 + sum(size(below) for below in _children(node))
             if total > MOST_NODES:
                 raise ConfigError(
-                    f"with its aliases (`*name`) written out, this part has more than "
-                    f"{MOST_NODES:,} values; nothing is expanded. Remove the nested aliases.",
+                    f"this part has more than {MOST_NODES:,} values, those of its aliases "
+                    "(`*name`) counted, and no config has. Remove nested aliases, or choose the "
+                    "config.",
                     node.start_mark.line + 1,
                 )
             open_nodes.discard(id(node))
@@ -191,7 +203,7 @@ def _in_pythons_words(text: str) -> yaml.YAMLError | None:
 
 def _nested() -> ConfigError:
     return ConfigError(
-        "the file is nested hundreds of levels deep; no config is. Check its brackets."
+        f"the file is nested more than {_DEEPEST} levels deep; no config is. Check its brackets."
     )
 
 
@@ -201,10 +213,6 @@ def _decoded(content: bytes) -> str:
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise ConfigError("this is not UTF-8 text. Save the file as UTF-8.", line) from None
-
-
-def _unclosed(line: str) -> bool:
-    return line.count("${") > line.count("}")
 
 
 def too_large(size: int) -> ConfigError:

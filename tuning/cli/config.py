@@ -50,6 +50,8 @@ def check(
         asked = asking.find_areal(None if areal == "installed" else areal) if areal else None
         if areal and asked is None:
             raise ValueError(f"--areal {areal}: no AReaL is there.")
+        if not 0 <= memory < float("inf"):
+            raise ValueError(f"--memory is {memory:g}; write the GiB of one GPU, or 0.")
         target = _choice("--version", version) if asked is None else asked.nearest
         batch = RowOptions(rows).read() if rows else None
         read = ArealConfig.read(sys.stdin.buffer.read() if config == "-" else Path(config))

@@ -37,14 +37,20 @@ def report(
     with_text: Annotated[
         bool, typer.Option("--with-text", help="Show text of the dataset where sharing breaks.")
     ] = False,
+    gpu_run: Annotated[
+        Path | None,
+        typer.Option(help="JSON of `python -m benchmarks.gpu`; default: the one kept here."),
+    ] = None,
 ) -> None:
     """One HTML file to show a team: the pick, why, before and after, evidence, config."""
+    from tuning.measure.gpu_run import kept_gpu_run, load_gpu_run
     from tuning.report import render_report, write_figures, write_tables
 
     with sentences():
         workspace = found(what)
         text = config.read_text(encoding="utf-8") if config else ""
-        output.write_text(render_report(workspace, text, with_text), encoding="utf-8")
+        run = load_gpu_run(gpu_run) if gpu_run else kept_gpu_run()
+        output.write_text(render_report(workspace, text, with_text, run), encoding="utf-8")
         written = [output]
         if tables is not None:
             written += write_tables(workspace, tables)

@@ -19,6 +19,7 @@ from tuning.areal.config import TRAINER_NAMES, TREES_SERVE, ArealConfig, ConfigE
 from tuning.areal.schema import VERSION_NAMES, Version
 from tuning.doctor.rules import RULES, Case, Finding
 from tuning.doctor.rules.cap import longest_possible
+from tuning.doctor.rules.memory import Server, need_of, server_of
 
 __all__ = ["ConfigError", "Finding", "Report", "check"]
 
@@ -193,7 +194,18 @@ def _checked(case: Case) -> Iterator[str]:
     elif longest is not None:
         yield f"Row bound: {longest[0]:,} tokens, as {longest[1]}"
     if case.memory_budget_gib > 0:
-        yield f"Memory: a lower bound against {case.memory_budget_gib:g} GiB"
+        for role in case.engines:
+            need = need_of(case.of(role))
+            yield (
+                f"Memory of {role}: at least {need.total:.1f} of {case.memory_budget_gib:g} GiB "
+                f"({need.listed})"
+            )
+        server = server_of(case)
+        if isinstance(server, Server):
+            yield (
+                f"Memory of the rollout's server: {server.key} takes {server.share:.1f} GiB, "
+                f"engines beside it keep {server.beside:.1f}"
+            )
 
 
 def _open_points(case: Case) -> Iterator[str]:
@@ -223,6 +235,11 @@ def _open_points(case: Case) -> Iterator[str]:
                 f"attention of {role}'s model: {named} is not one that we know, and no "
                 "config.json is at that place"
             )
+    if case.memory_budget_gib > 0:
+        needs = {role: need_of(case.of(role)).unknown for role in case.engines}
+        yield from (f"memory of {role}: {', '.join(n)}" for role, n in needs.items() if n)
+        if isinstance(server := server_of(case), str):
+            yield f"memory of the rollout's server: {server}"
     if case.rows is None and config.trainer in TREES_SERVE and longest_possible(case) is None:
         yield "row bound: neither rows nor limits of generation are here"
 

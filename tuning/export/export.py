@@ -15,13 +15,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from tuning.areal.names import PLUGIN_ATTENTION
 from tuning.areal.schema import EXPORT_VERSIONS, VERSION_NAMES, Version, least_version
+from tuning.export.fit import fits_only_alone
 from tuning.export.frameworks import trl_config, verl_config
 from tuning.jobs.points import Point
 from tuning.plan.commands import rows_argument
 from tuning.plan.models import HUB_IDS
 from tuning.plan.numbers import gib
-from tuning.plan.plan import TuningPlan
+from tuning.plan.plan import STEP_NAMES, TuningPlan
 
 Form = Literal["yaml", "fragment", "overrides", "python", "trl", "verl"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -102,6 +104,8 @@ def render(
     problems = plan.problems()
     if problems:
         raise ExportError(" ".join(problems))
+    if trees and form in _LOADS_AS and (lacking := fits_only_alone(plan)):
+        raise ExportError(lacking)
     texts: Mapping[Form, Callable[[], str]] = {
         "yaml": lambda: _standalone(plan, target, trees),
         "fragment": lambda: _fragment(plan, target, with_ref, trees),
@@ -122,6 +126,8 @@ def settings(plan: TuningPlan, target: Version = "1.0.4", trees: bool = True) ->
         found["enable_tree_training"] = trees
     # Flat micro-batches padded to the maximum would pay what trees pay and share nothing.
     found |= {"pad_to_maximum": trees, "mb_spec.max_tokens_per_mb": plan.max_tokens_per_mb}
+    if trees and _plugin(plan):
+        found["attn_impl"] = PLUGIN_ATTENTION
     if trees and plan.engine == "archon":
         found["archon.enable_compile"] = True
     if trees and plan.engine == "megatron":
@@ -130,6 +136,11 @@ def settings(plan: TuningPlan, target: Version = "1.0.4", trees: bool = True) ->
         found["gradient_checkpointing"] = True
     # Always written: AReaL's own default, 4, would scatter what was counted together.
     return found | {"ppo_n_minibatches": plan.ppo_n_minibatches}
+
+
+def _plugin(plan: TuningPlan) -> bool:
+    """Whether AReaL's engine is to run with Espalier inside; its plugin serves FSDP."""
+    return plan.exported_step == "areal-espalier" and plan.engine == "fsdp"
 
 
 def _ref_settings(plan: TuningPlan, target: Version, trees: bool) -> dict[str, Any]:
@@ -260,6 +271,14 @@ def _header(plan: TuningPlan, evidence: Evidence, target: Version, form: Form) -
         f"{plan.samples_per_prompt or 'all'} samples a step, {plan.backend}, "
         f"ppo_n_minibatches {plan.ppo_n_minibatches}, max_tokens_per_mb {plan.max_tokens_per_mb}"
     )
+    if form in _LOADS_AS:
+        lines.append(f"run by: {STEP_NAMES[plan.exported_step]}")
+    if form in _LOADS_AS and _plugin(plan):
+        lines.append(
+            "needs Espalier in AReaL's environment, and in scheduling_spec's env_vars "
+            f'ESPALIER_AREAL: "1", ESPALIER_AREAL_PACKER: "{plan.packer}"; else AReaL stops at its '
+            "start"
+        )
     if evidence.packing:
         figures = ", ".join(f"{name} {_figure(v)}" for name, v in evidence.packing.items())
         whose = "" if plan.packer == "areal" else ", with Espalier's packer inside AReaL"
@@ -283,8 +302,9 @@ def _measured(found: Point | None, flat_s: float | None) -> str:
     asked = found.question
     spread = f" ({found.p20_s:.3f}-{found.p80_s:.3f})" if found.p20_s and found.p80_s else ""
     text = (
-        f"step (measured): {found.step_s:.3f} s{spread}, {found.tokens_per_s:,.0f} original "
-        f"tokens/s, model {asked.model}, {asked.dtype}, {asked.machine}, {found.measured_at}"
+        f"step of {STEP_NAMES[asked.step_of]} (measured): {found.step_s:.3f} s{spread}, "
+        f"{found.tokens_per_s:,.0f} original tokens/s, model {asked.model}, {asked.dtype}, "
+        f"{asked.machine}, {found.measured_at}"
     )
     if found.repeats:
         text += f", {found.repeats} runs"

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from tuning.jobs.checked import read_own
-from tuning.plan.plan import Layout, TuningPlan
+from tuning.plan.plan import Layout, StepOf, TuningPlan
 
 Outcome = Literal["measured", "estimated", "out-of-memory", "refused", "crashed"]
 
 _OF_THE_PLAN = (
     "model", "dtype", "optimizer_dtype", "gradient_checkpointing", "head_chunk", "dp_size",
-    "ppo_n_minibatches", "dispatch", "memory_budget_gib",
+    "ppo_n_minibatches", "dispatch", "memory_budget_gib", "step_of",
 )  # fmt: skip
 
 
@@ -28,6 +28,7 @@ class Question:
     data:    fingerprint of the batch's rows
     machine: device name, and on a CPU its number of threads
     torch:   version
+    step_of: whose step; ours where an older history does not say
     """
 
     data: str
@@ -45,6 +46,7 @@ class Question:
     memory_budget_gib: float
     machine: str
     torch: str
+    step_of: StepOf = "espalier"
 
     @classmethod
     def of(
@@ -62,8 +64,10 @@ class Question:
 
     @property
     def key(self) -> str:
-        """16 hex digits: the same question has the same key."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        """16 hex digits: the same question has the same key, in an older history too."""
+        ours = {"step_of"} if self.step_of == "espalier" else set()
+        told = {name: value for name, value in asdict(self).items() if name not in ours}
+        text = json.dumps(told, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 

@@ -43,27 +43,38 @@ class Launched:
 
 
 def launch(
-    job: Path, ranks: int, hear: Callable[[int, int], None], gpus: Sequence[str] = ()
+    job: Path,
+    ranks: int,
+    hear: Callable[[int, int], None],
+    gpus: Sequence[str] = (),
+    *,
+    module: str = _RANKS,
+    python: str = sys.executable,
+    folder: Path = _ROOT,
+    variables: Mapping[str, str] | None = None,
 ) -> Launched:
-    """Run ``kernels.ranks.fsdp`` over a job file on this machine.
+    """Run ``kernels.ranks.fsdp``, or another module, over a job file on this machine.
 
     hear: is told each repeat as it begins, and how many there are
     gpus: as ``CUDA_VISIBLE_DEVICES`` names them, one a rank
+    python, folder, variables: the interpreter, where it starts (modules are found there), and
+            what its environment has beside this one's
     """
     environment = {"OMP_NUM_THREADS": str(max((os.cpu_count() or 1) // ranks, 1))} | os.environ
+    environment |= variables or {}
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    module = ["--nproc-per-node", str(ranks), "-m", _RANKS, str(job), "--tied"]
+    torchrun = [python, "-m", "torch.distributed.run", "--standalone"]
+    what = ["--nproc-per-node", str(ranks), "-m", module, str(job), "--tied"]
     said = job.with_suffix(".log")
     result, out_of_memory = None, None
     with said.open("wb") as log:
         process = subprocess.Popen(
-            [*torchrun, *module],
+            [*torchrun, *what],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            cwd=_ROOT,
+            cwd=folder,
             env=environment,
             text=True,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.ranks import Pieces, RankPiece
-from packing.batch.simulation import Pass, RankPass
+from packing.batch.passes import Pass, RankPass
 from packing.packers.flat import PaddedBatch
 from tuning.plan.plan import Layout
 

@@ -27,10 +27,10 @@ from kernels.ranks.fsdp import BUILDING
 from packing.rows import Rows
 from tuning.jobs.points import Point
 from tuning.measure.batch import MeasuredBatch, Prepared, vocabulary_at_least
-from tuning.measure.launch import launch
+from tuning.measure.launch import Launched, launch
 from tuning.measure.machine import machine_name, visible_gpus
 from tuning.measure.rank_pieces import rank_pieces
-from tuning.measure.step import Bench, Progress, logp_times, step_times
+from tuning.measure.step import Progress, logp_times, step_times
 from tuning.plan.plan import Layout, TuningPlan
 
 
@@ -85,22 +85,32 @@ class RankBench(MeasuredBatch):
         made = self.prepared(blank)
         if isinstance(made, Point):
             return made
-        try:
-            job = self._job(mode, cap, min(repeat_s, limit_s, 1e6))
-        except (ValueError, RuntimeError) as error:
-            return replace(blank, message=str(error))
         with tempfile.TemporaryDirectory(prefix="espalier-ranks-") as folder:
-            path = Path(folder) / "job.json"
-            rows, data = self.batch.rows, self.data
-            save_rows(Path(folder) / job.rows, rows, data.old_logp, data.advantages)
-            job.write(path)
-            ended = launch(path, self.plan.dp_size, progress, self._gpus())
+            try:
+                ended = self._launched(
+                    mode, cap, Path(folder), min(repeat_s, limit_s, 1e6), progress
+                )
+            except (ValueError, RuntimeError) as error:
+                return replace(blank, message=str(error))
         if ended.out_of_memory is not None:
             message = f"does not fit: {self._needed(ended.out_of_memory)}"
             return replace(made.blank, outcome="out-of-memory", message=message)
         if ended.result is None:
             return replace(made.blank, outcome="crashed", message=ended.death)
         return self._point(made, ended.result)
+
+    def _launched(
+        self, mode: Layout, cap: int, folder: Path, repeat_s: float, progress: Progress
+    ) -> Launched:
+        """Ranks that ran over what is written into ``folder``.
+
+        Raises ValueError or RuntimeError, in AReaL's words, where it would refuse the batch.
+        """
+        job, path = self._job(mode, cap, repeat_s), folder / "job.json"
+        data = self.data
+        save_rows(folder / job.rows, self.batch.rows, data.old_logp, data.advantages)
+        job.write(path)
+        return launch(path, self.plan.dp_size, progress, self._gpus(self.plan.dp_size))
 
     def _job(self, mode: Layout, cap: int, repeat_s: float) -> RankJob:
         plan = self.plan
@@ -122,11 +132,11 @@ class RankBench(MeasuredBatch):
             memory_budget=self.memory.budget,
         )
 
-    def _gpus(self) -> Sequence[str]:
+    def _gpus(self, ranks: int) -> Sequence[str]:
         if self.device.type != "cuda":
             return ()
         first = self.device.index or 0
-        return visible_gpus()[first : first + self.plan.dp_size]
+        return visible_gpus()[first : first + ranks]
 
     def _needed(self, where: Mapping[str, Any]) -> str:
         phase = str(where["phase"])
@@ -156,11 +166,6 @@ class RankBench(MeasuredBatch):
             loss=float(result["loss"]),
             notes=(*made.blank.notes, f"dummy micro-batches by rank: {dummies}"),
         )
-
-
-def bench_for(plan: TuningPlan, rows: Rows) -> Bench | RankBench:
-    """All ranks together where this machine has a GPU for each, else the slowest one's share."""
-    return RankBench(plan, rows) if together(plan) else Bench(plan, rows)
 
 
 def together(plan: TuningPlan) -> bool:

@@ -15,14 +15,14 @@ from tuning.plan.plan import Layout
 
 def run(task: Task) -> str:
     """Measure the plan's cap anew, whatever the history knows."""
-    from tuning.measure.ranks import bench_for
+    from tuning.measure.areal import bench_for
 
     asked = str(task.arguments.get("mode", "tree"))
     modes: list[Layout] = [mode for mode in get_args(Layout) if asked in (mode, "all")]
     if not modes:
         raise ValueError(f"mode is tree, flat, padded or all, not {asked!r}")
     task.emit("progress", message="building the model")
-    bench = bench_for(task.plan, task.rows)
+    bench = bench_for(task.plan, task.rows, str(task.arguments.get("areal_python") or ""))
     bench.memory.enforce()
     budget_s = float(task.arguments.get("budget_s", math.inf)) / len(modes)
     cap, last = task.plan.max_tokens_per_mb, ""

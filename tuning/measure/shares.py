@@ -15,7 +15,8 @@ import numpy as np
 
 from kernels.attention import TreeMask
 from kernels.model import MicroBatch, flat_batches, padded_batches, row_layout, tree_batches
-from packing.batch.simulation import BatchSimulation, Pass
+from packing.batch.passes import Pass
+from packing.batch.simulation import BatchSimulation
 from packing.layout import depth_first_layout
 from packing.packers.flat import PaddedBatch
 from packing.prefixes import PrefixOrder

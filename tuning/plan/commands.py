@@ -24,6 +24,7 @@ SCOPES: Mapping[str, tuple[Scope, ...]] = {
     "kernels": _STEP,
     "sweep": (*_STEP, "sweep"),
     "measure": _STEP,
+    "whatif": (*_STEP, "sweep"),
     "export": _STEP,
 }
 """Which fields of a plan each command takes."""

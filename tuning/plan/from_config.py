@@ -7,7 +7,7 @@ from typing import Any
 
 from tuning.areal.config import ArealConfig
 from tuning.areal.models import find_model
-from tuning.areal.names import TRAINER_NAMES, TREES_SERVE, UNKNOWN
+from tuning.areal.names import PLUGIN_ATTENTION, TRAINER_NAMES, TREES_SERVE, UNKNOWN
 from tuning.plan.plan import DTYPES, TuningPlan, options
 
 
@@ -86,6 +86,8 @@ def _engine(config: ArealConfig, changes: dict[str, Any]) -> None:
     for name in ("dtype", "optimizer_dtype"):
         if (dtype := config.actor(options()[name].areal)) in DTYPES:
             changes[name] = dtype
+    if config.actor("attn_impl") == PLUGIN_ATTENTION:
+        changes["step"] = "areal-espalier"
     if isinstance(config.actor("gradient_checkpointing"), bool):
         changes["gradient_checkpointing"] = config.actor("gradient_checkpointing")
 

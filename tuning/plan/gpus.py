@@ -1,4 +1,4 @@
-"""GPUs by their makers' data sheets, a yardstick and no measurement; and what is in this machine.
+"""GPUs and networks by their makers' data sheets, a yardstick; and what is in this machine.
 
 Sources: NVIDIA's data sheets of A100, H100, H200, B200, L4, L40S, A10 and RTX 6000 Ada, and the
 Ada and Ampere GA102 white papers for GeForce cards. Figures are dense (without sparsity), bfloat16
@@ -8,8 +8,10 @@ with float32 sums; float32 is that of the ordinary cores, which exact float32 pr
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 # part of the device's name -> dense TFLOP/s in bfloat16 and float32; the first that fits counts
 _PEAKS: tuple[tuple[str, float, float], ...] = (
@@ -30,28 +32,40 @@ _PEAKS: tuple[tuple[str, float, float], ...] = (
     ("RTX 3090", 71.0, 35.6),
 )
 
-# bandwidth in GB/s and memory in GiB, by the makers' data sheets
+# GB/s of memory, GiB of memory, and GB/s of NVLink one way (0: none), by the makers' data sheets
 _MEMORY = {
-    "a100-40": (1_555, 40),
-    "a100-80": (2_039, 80),
-    "h100-80": (3_350, 80),
-    "h200-141": (4_800, 141),
-    "b200": (8_000, 180),
-    "l40s": (864, 48),
-    "rtx-4090": (1_008, 24),
+    "a100-40": (1_555, 40, 300),
+    "a100-80": (2_039, 80, 300),
+    "h100-80": (3_350, 80, 450),
+    "h200-141": (4_800, 141, 450),
+    "b200": (8_000, 180, 900),
+    "l40s": (864, 48, 0),
+    "rtx-4090": (1_008, 24, 0),
 }
 GPUS = tuple(_MEMORY)
+
+Network = Literal["auto", "nvlink", "pcie", "ib", "ethernet"]
+_NETWORKS: Mapping[Network, float] = {"nvlink": 450, "pcie": 32, "ib": 50, "ethernet": 12.5}
+"""GB/s one way and GPU: NVLink 4 (where the GPU's own is not known), PCIe 4.0 x16, an InfiniBand
+NDR port (400 Gb/s) and 100 Gb/s Ethernet."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU by its data sheet: dense bfloat16 TFLOP/s, GB/s of memory, GiB of memory."""
+    """A GPU by its data sheet: dense TFLOP/s, GB/s of memory, GiB of memory, GB/s of NVLink."""
 
     name: str
     bfloat16_tflops: float
     float32_tflops: float
     bandwidth_gbs: float
     memory_gib: float
+    nvlink_gbs: float = 0.0
+
+    def network_gbs(self, network: Network) -> float:
+        """GB/s one way between two of them; ``auto`` is NVLink where they have it, else PCIe."""
+        if network == "auto":
+            network = "nvlink" if self.nvlink_gbs else "pcie"
+        return self.nvlink_gbs if network == "nvlink" and self.nvlink_gbs else _NETWORKS[network]
 
 
 def peak_tflops(device_name: str, dtype: str) -> float | None:
@@ -70,11 +84,11 @@ def gpu_named(device: str) -> Gpu | None:
     """
     name = device.lower()
     if name in _MEMORY:
-        bandwidth, memory = _MEMORY[name]
+        bandwidth, memory, nvlink = _MEMORY[name]
         sheet = name.upper().replace("-", " ")
         bf16, fp32 = peak_tflops(sheet, "bfloat16"), peak_tflops(sheet, "float32")
         assert bf16 is not None and fp32 is not None  # every GPU of the table has its peaks
-        return Gpu(name, bf16, fp32, bandwidth, memory)
+        return Gpu(name, bf16, fp32, bandwidth, memory, nvlink)
     if not name.startswith("gpu:"):
         return None
     try:

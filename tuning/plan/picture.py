@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from packing.batch.simulation import BatchSimulation, Pass
+from packing.batch.passes import Pass
+from packing.batch.simulation import BatchSimulation
 from packing.packers.flat import PaddedBatch
 from packing.prefixes import PrefixOrder
 from tuning.plan.plan import Layout

@@ -28,16 +28,28 @@ from packing.sources.errors import SourceError
 from packing.sources.spec import SourceSpec
 from packing.spec import BLOCK_SIZE, aligned
 from tuning.areal.backend import Engine
+from tuning.plan.gpus import Network
 
 __all__ = [
-    "DTYPES", "PACKERS", "Dispatch", "Dtype", "Engine", "Layout", "Option", "Packer", "PlanError",
-    "Scope", "TuningPlan", "options",
+    "DTYPES", "NETWORKS", "PACKERS", "STEPS", "STEP_NAMES", "Dispatch", "Dtype", "Engine", "Layout",
+    "Option", "Packer", "PlanError", "Scope", "Step", "StepOf", "TuningPlan", "options",
 ]  # fmt: skip
 
 Dtype = Literal["float32", "bfloat16"]
 Layout = Literal["tree", "flat", "padded"]
 """How rows become micro-batches; the history and JSON call it ``mode``."""
 
+StepOf = Literal["areal", "areal-espalier", "espalier"]
+Step = Literal["auto", StepOf]
+STEP_NAMES: Mapping[StepOf, str] = {
+    "areal": "AReaL as it is",
+    "areal-espalier": "AReaL with Espalier",
+    "espalier": "Espalier alone",
+}
+"""Whose training step a figure is of; "with" is AReaL's engine under our plugin."""
+
+STEPS: tuple[Step, ...] = get_args(Step)
+NETWORKS: tuple[Network, ...] = get_args(Network)
 PACKERS: tuple[Packer, ...] = get_args(Packer)
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 
@@ -101,6 +113,12 @@ class TuningPlan:
     gradient_checkpointing: Compute activations again in the backward pass.
     optimizer_dtype: float32 or bfloat16, of AdamW's two moments and the master weights.
     head_chunk: Parent tokens whose logits exist at once.
+    step: Whose step is timed and must fit. areal: AReaL as it is; areal-espalier: AReaL with
+        Espalier's plugin; espalier: ours alone, which no export can run. auto: areal, or
+        areal-espalier where the packer is ours; on a CPU or GPU of this machine espalier, for
+        AReaL's trees have no backward pass on a CPU, and need an environment with AReaL.
+    network: What joins the ranks of an estimate: nvlink, pcie, ib or ethernet; auto: what the GPU
+        is sold with.
     device: cpu, cuda:0 …; or a GPU to estimate for, such as h100-80, or gpu:TFLOPS:GB_PER_S:GIB.
     memory_budget_gib: What one rank may use; 0: what the device has.
     max_new_tokens: Rollouts end there at the latest; 0: the rows as they are.
@@ -142,6 +160,8 @@ class TuningPlan:
     head_chunk: Annotated[
         _Count, _option("head", "step", "--head-chunk", "tokens of the head at once")
     ] = 1024
+    step: Annotated[Step, _option("step", "step", "--step", "whose step")] = "auto"
+    network: Annotated[Network, _option("net", "step", "--network", "network")] = "auto"
     device: Annotated[_Name, _option("device", "step", "--device", "device")] = "cpu"
     memory_budget_gib: Annotated[_Gib, _option("mem", "step", "--memory", "memory budget, GiB")] = (
         0.0
@@ -162,6 +182,47 @@ class TuningPlan:
         tensor = f"t{self.tp_size}" if self.tp_size > 1 else ""
         return f"{self.engine}:d{self.dp_size}{tensor}"
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the device is one of this machine; else steps on it are estimated."""
+        return self.device.partition(":")[0] in ("cpu", "cuda")
+
+    @property
+    def step_of(self) -> StepOf:
+        """Whose step is timed, and whose memory must fit."""
+        if self.step != "auto":
+            return self.step
+        return "espalier" if self.is_here else self.exported_step
+
+    @property
+    def exported_step(self) -> StepOf:
+        """Whose step an exported config runs: AReaL's, with Espalier inside where that is asked."""
+        ours = self.step == "areal-espalier" or self.packer == "prefix-aware"
+        return "areal-espalier" if ours else "areal"
+
+    def unmeasurable(self, areal_python: str = "") -> list[str]:
+        """What keeps the step from being timed on a device of this machine, one sentence each.
+
+        areal_python: an interpreter that has AReaL, where one was named
+        """
+        if not self.is_here or self.step_of == "espalier":
+            return []
+        elsewhere = "step espalier, or a GPU to estimate for, such as device h100-80"
+        if self.step_of == "areal" and self.device == "cpu":
+            return [
+                "AReaL as it is cannot train trees on a CPU: FlexAttention has no backward pass "
+                f"there; choose step areal-espalier with --areal-python, {elsewhere}."
+            ]
+        if not areal_python:
+            return [
+                f"{STEP_NAMES[self.step_of]} is measured where AReaL is installed: name that "
+                "Python by --areal-python (scripts/areal_env makes one), or choose "
+                f"{elsewhere}."
+            ]
+        if self.engine != "fsdp":
+            return [f"AReaL's FSDP engine is what can be measured; engine is {self.engine}."]
+        return []
+
     def problems(self) -> list[str]:
         """What keeps this plan from being run, one sentence each; empty where nothing does."""
         found = []
@@ -177,6 +238,16 @@ class TuningPlan:
                 for cap in (self.max_tokens_per_mb, *self.caps)
                 if cap % self.alignment
             ]
+        if self.step == "areal" and self.packer == "prefix-aware":
+            found.append(
+                "AReaL as it is packs by its own first fit and cannot run packer prefix-aware: "
+                "choose step areal-espalier, or packer areal."
+            )
+        if self.step == "areal-espalier" and self.engine != "fsdp":
+            found.append(
+                f"Espalier's plugin serves AReaL's FSDP engine, and engine is {self.engine}: "
+                "choose engine fsdp, or step areal."
+            )
         if self.prompts_per_step % max(self.dp_size, 1):
             found.append(
                 f"{self.prompts_per_step} prompts a step do not divide over {self.dp_size} "

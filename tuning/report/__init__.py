@@ -8,12 +8,14 @@ Notable:
 """
 
 from tuning.report.files import figures_of, write_figures, write_tables, zipped
+from tuning.report.gpu import gpu_tables
 from tuning.report.page import render_report
 from tuning.report.tables import Table, tables_of
 
 __all__ = [
     "Table",
     "figures_of",
+    "gpu_tables",
     "render_report",
     "tables_of",
     "write_figures",

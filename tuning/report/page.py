@@ -9,24 +9,32 @@ from packing.prefixes import PrefixOrder
 from tuning.doctor.doctor import ConfigError, check
 from tuning.export.evidence import evidence_of
 from tuning.export.export import Evidence, ExportError, render
+from tuning.measure.gpu_run import GpuRun
 from tuning.plan.batch import Batch
 from tuning.plan.commands import rows_argument
 from tuning.plan.numbers import moment, number
 from tuning.report import sections
 from tuning.report.escape import esc
 from tuning.report.figures.svg_figure import STYLE, variables
+from tuning.report.gpu import gpu_section
 from tuning.report.markup import below, bullets, code, paragraph, section
 from tuning.workspace.workspace import Workspace
 
 _TEMPLATE = Path(__file__).with_name("template.html")
 
 
-def render_report(workspace: Workspace, user_config: str = "", with_text: bool = False) -> str:
+def render_report(
+    workspace: Workspace,
+    user_config: str = "",
+    with_text: bool = False,
+    gpu_run: GpuRun | None = None,
+) -> str:
     """HTML that opens anywhere, offline.
 
     user_config: an AReaL config as text, for the doctor; by default it looks at the exported one
     with_text:   show how rows begin, and the text where sharing breaks; raises WorkspaceError
                  where the rows cannot be read as text
+    gpu_run:     a run of the GPU benchmark, which gets a section of its own
     """
     if with_text:
         workspace = workspace.with_text()
@@ -42,6 +50,7 @@ def render_report(workspace: Workspace, user_config: str = "", with_text: bool =
         sections.breaks(workspace, sections.breaks_text(workspace) if with_text else ""),
         sections.samples(workspace) if with_text else "",
         sections.evidence(workspace),
+        gpu_section(gpu_run) if gpu_run else "",
         config,
         doctor_section(workspace, user_config, whole),
         sections.reproduce(workspace),

@@ -13,6 +13,7 @@ from packing.rows import Rows
 from tuning.plan.batch import Batch
 from tuning.plan.commands import PROGRAM, command_line, rows_argument
 from tuning.plan.numbers import gib, many, moment, number, percent, seconds
+from tuning.plan.plan import STEP_NAMES
 from tuning.report import tables
 from tuning.report.escape import esc
 from tuning.report.figures.before_after import before_after_chart
@@ -50,7 +51,7 @@ def key_figures(workspace: Workspace) -> str:
         ]
     step, flat = step_of(workspace, "tree"), step_of(workspace, "flat")
     known = Cell(seconds(step.step_s), step.step_kind or "") if step else Cell("not measured")
-    items.append(("step", known))
+    items.append((f"step, {STEP_NAMES[workspace.plan.step_of]}", known))
     if step and flat:
         items.append(("as fast as flat ×", Cell(*speedup(step, flat), ".2f")))
     return strip(items)

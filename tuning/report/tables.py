@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tuning.jobs.points import Point
 from tuning.plan.commands import rows_argument
 from tuning.plan.numbers import gib, moment, number, rounded, seconds
-from tuning.plan.plan import Layout
+from tuning.plan.plan import STEP_NAMES, Layout
 from tuning.sweep.result import Candidate, timed
 from tuning.workspace.workspace import Workspace
 
@@ -253,7 +253,7 @@ def breaks_table(workspace: Workspace) -> Table:
 
 def evidence_table(workspace: Workspace) -> Table:
     columns = (
-        "mode", "max_tokens_per_mb", "outcome", "step s", "low s", "high s", "runs",
+        "mode", "max_tokens_per_mb", "whose step", "outcome", "step s", "low s", "high s", "runs",
         "memory GiB", "memory is", "machine", "versions", "measured at", "remark",
     )  # fmt: skip
     rows = tuple(_point_row(one.point) for one in workspace.points)
@@ -266,6 +266,7 @@ def _point_row(point: Point) -> tuple[Cell, ...]:
     return (
         Cell(point.question.mode),
         Cell(point.question.max_tokens_per_mb),
+        Cell(STEP_NAMES[point.question.step_of]),
         Cell(point.outcome),
         *(_known(value, point.outcome) for value in (point.step_s, point.p20_s, point.p80_s)),
         Cell(point.repeats or None),

@@ -79,14 +79,19 @@ def counted(batch: Batch, plan: TuningPlan, cap: int) -> Candidate:
     try:
         simulation = batch.simulation(plan, cap)
     except BatchRefused as refused:
-        return Candidate(cap, fits=False, refused=True, message=str(refused))
+        return _refused(plan, cap, str(refused))
     return Candidate(
         cap,
+        step_of=plan.step_of,
         n_trees=simulation.n_trees,
         tree_token_ratio=simulation.tree_token_ratio,
         padded_token_ratio=simulation.padded_token_ratio,
         paid_tokens=simulation.paid_tokens,
     )
+
+
+def _refused(plan: TuningPlan, cap: int, message: str) -> Candidate:
+    return Candidate(cap, fits=False, refused=True, message=message, step_of=plan.step_of)
 
 
 def _paid(batch: Batch, plan: TuningPlan, cap: int) -> int:
@@ -170,6 +175,7 @@ class OtherBatches:
             notes=(*notes, *self.note(rows)),
             n_batches=self.total,
             measured_batch=self.measured_name(rows),
+            step_of=self.plan.step_of,
         )
 
     def measured_name(self, rows: Rows) -> str:
@@ -197,7 +203,7 @@ class OtherBatches:
             words = str(RowTooLong(0, longest_row, cap))
             mend = f"Choose {aligned(longest_row):,} or more"
             message = f"in another batch AReaL stops: “{words}” {mend}."
-            return Candidate(cap, fits=False, refused=True, message=message)
+            return _refused(self.plan, cap, message)
         return self.counted(one)
 
     def counted(self, measured: Candidate) -> Candidate:
@@ -209,7 +215,7 @@ class OtherBatches:
         for number, one in enumerate(all_of_them, 1):
             if one.refused:
                 message = f"batch {number} of {self.total}: {one.message}"
-                return Candidate(cap, fits=False, refused=True, message=message)
+                return _refused(self.plan, cap, message)
         paid = [one.padded_token_ratio or 0.0 for one in all_of_them]
         ratios = [one.tree_token_ratio or 0.0 for one in all_of_them]
         trees = [one.n_trees or 0 for one in all_of_them]

@@ -1,7 +1,10 @@
 """The pick: which ``max_tokens_per_mb``, why, and whether trees pay at all.
 
 Notable:
-- the fastest step that fits with a margin; within noise the smaller cap, for it needs less memory
+- the fastest step that fits with a margin; caps that differ by less than what is not known of their
+  difference are equal, and the smallest of equals is picked, for it needs less memory
+- of estimates only what differs between caps counts there: a wrong utilisation makes all of them
+  slower alike, wrong masks, kernels or networks do not
 - measured steps go before estimated ones: an estimate is picked only where nothing was measured
 - steps are ``ppo_update``: ``compute_logp`` runs before it only where a config recomputes
   log-probabilities (``recompute_logprob``, or a decoupled loss with ``prox_logp_method:
@@ -16,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tuning.plan.batch import Batch
-from tuning.plan.plan import Layout, TuningPlan
+from tuning.plan.plan import STEP_NAMES, Layout, TuningPlan
 from tuning.sweep.result import Candidate, Pick
 
 MARGIN = 0.9
@@ -26,7 +29,11 @@ WORTH = 1.10
 """Trees must be so many times as fast as doing without: they rule out context parallelism and
 critics, and bind the cap to the longest row."""
 
-_LEAST_NOISE, _MOST_NOISE = 0.005, 0.01
+_LEAST_NOISE = 0.005
+_MOST_NOISE = {"measured": 0.01, "estimated": 0.1}
+_LEAST_BETWEEN = 0.03
+"""Estimates of two caps that differ by less are equal, whatever the scenarios say."""
+
 _WORTH_SAYING = 0.97
 
 
@@ -50,9 +57,11 @@ def recommend(
     if rival is not None:
         return _against_trees(best, *rival, flat_s, advice)
     assert best.step_s is not None and best.step_kind is not None
+    fastest = min(map(_seconds, roomy or usable))
+    alike = "" if fastest == best.step_s else " within what is known of their difference"
     why = (
-        f"max_tokens_per_mb {best.max_tokens_per_mb:,} has the fastest step that fits: "
-        f"{best.step_s:,.2f} s ({_kind(best)})"
+        f"max_tokens_per_mb {best.max_tokens_per_mb:,} has the fastest step of "
+        f"{STEP_NAMES[best.step_of]} that fits{alike}: {best.step_s:,.2f} s ({_kind(best)})"
     )
     if flat_s and flat is not None:
         why += f", {flat_s / best.step_s:.2f} times as fast as flat packing ({_kind(flat)})"
@@ -66,6 +75,7 @@ def recommend(
         best.step_kind,
         _runner_up(best, usable),
         tuple(advice),
+        best.step_of,
     )
 
 
@@ -80,20 +90,30 @@ def _memory(candidate: Candidate) -> int | None:
 
 
 def noise_of(candidate: Candidate) -> float:
-    """Half the relative spread of a step, between 0.5 % and 1 %: less cannot be told apart."""
+    """Half the relative spread of a step, 0.5 % at least: less cannot be told apart.
+
+    1 % at most of a measured step, 10 % of an estimated one.
+    """
     if not candidate.step_s or candidate.low_s is None or candidate.high_s is None:
         return _LEAST_NOISE
     spread = (candidate.high_s - candidate.low_s) / 2 / candidate.step_s
-    return min(max(spread, _LEAST_NOISE), _MOST_NOISE)
+    return min(max(spread, _LEAST_NOISE), _MOST_NOISE[_kind(candidate)])
+
+
+def equal(one: Candidate, fastest: Candidate) -> bool:
+    """Whether ``one`` may be as fast as ``fastest``, for all that is known of their difference."""
+    scenarios = list(zip(one.scenarios_s, fastest.scenarios_s, strict=False))
+    if scenarios:
+        return min(a / b for a, b in scenarios) <= 1 + _LEAST_BETWEEN
+    return _seconds(one) <= _seconds(fastest) * (1 + noise_of(fastest))
 
 
 def _fastest(candidates: Sequence[Candidate]) -> Candidate | None:
-    """The smallest cap within noise of the fastest."""
+    """The smallest cap that may be as fast as the fastest."""
     if not candidates:
         return None
     fastest = min(candidates, key=_seconds)
-    limit = _seconds(fastest) * (1 + noise_of(fastest))
-    return min((c for c in candidates if _seconds(c) <= limit), key=lambda c: c.max_tokens_per_mb)
+    return min((c for c in candidates if equal(c, fastest)), key=lambda c: c.max_tokens_per_mb)
 
 
 def _rival(
@@ -128,13 +148,14 @@ def _against_trees(
         mode,
         rival.max_tokens_per_mb,
         f"Do not enable tree training on these rows: {name} takes {rival.step_s:,.2f} s a step "
-        f"({_kind(rival)}), the best tree packing {_seconds(best):,.2f} s ({_kind(best)}): {why}. "
-        f"{cause}",
+        f"of {STEP_NAMES[best.step_of]} ({_kind(rival)}), the best tree packing "
+        f"{_seconds(best):,.2f} s ({_kind(best)}): {why}. {cause}",
         flat_s / rival.step_s if flat_s else None,
         rival.step_s,
         rival.step_kind,
         f"With trees, max_tokens_per_mb {best.max_tokens_per_mb:,} is the best.",
         tuple(advice),
+        best.step_of,
     )
 
 
@@ -157,10 +178,9 @@ def _runner_up(best: Candidate, usable: Sequence[Candidate]) -> str:
     second = min(others, key=_seconds)
     share = _seconds(second) / _seconds(best) - 1
     size = "smaller" if second.max_tokens_per_mb < best.max_tokens_per_mb else "larger"
-    if abs(share) <= noise_of(best):
-        how = "is as fast within noise"
-    else:
-        how = f"takes {share:.0%} longer" if share > 0 else f"is {-share:.0%} faster"
+    how = f"takes {share:.0%} longer" if share > 0 else f"is {-share:.0%} faster"
+    if share <= 0 or abs(share) <= noise_of(best):
+        how = f"is as fast for all that is known ({share:+.1%})".replace("-", "−")
     return f"Runner-up: the {size} {second.max_tokens_per_mb:,} {how} ({_kind(second)})."
 
 
@@ -203,4 +223,6 @@ def _seconds(candidate: Candidate) -> float:
 
 
 def _kind(candidate: Candidate) -> str:
-    return candidate.step_kind or "unknown"
+    """How the time is known."""
+    assert candidate.step_kind is not None
+    return candidate.step_kind

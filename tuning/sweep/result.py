@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from tuning.jobs.points import Point
 from tuning.plan.numbers import gib
-from tuning.plan.plan import Layout, TuningPlan
+from tuning.plan.plan import Layout, StepOf, TuningPlan
 
 Kind = Literal["measured", "estimated"]
 
@@ -30,6 +30,9 @@ class Candidate:
     mean_…, worst_…: over all batches of the data that were counted, where there are several; the
                  other figures are of the batch that is measured
     worst_memory_bytes: peak of the batch that needs the most
+    step_of:     whose step the time and the memory are of
+    scenarios_s: an estimated step where what may differ between caps (kernels, masks, network) is
+                 all at its best, as estimated, all at its worst; what caps share is as estimated
     """
 
     max_tokens_per_mb: int
@@ -64,6 +67,25 @@ class Candidate:
     mean_predicted_s: float | None = None
     worst_predicted_s: float | None = None
     worst_memory_bytes: int | None = None
+    step_of: StepOf = "espalier"
+    scenarios_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """The pick where every row is ``factor`` times as long.
+
+    max_tokens_per_mb: the picked cap, or the smallest that holds the longest row then
+    padded_token_ratio: paid over original tokens there; None where AReaL refuses it
+    memory_bytes: at that cap; fits: within the budget; None where nobody knows
+    """
+
+    factor: float
+    longest_row: int
+    max_tokens_per_mb: int
+    padded_token_ratio: float | None
+    memory_bytes: int | None
+    fits: bool | None
 
 
 @dataclass(frozen=True)
@@ -75,6 +97,9 @@ class Pick:
     speedup_vs_flat: flat step over the picked one; None where flat has no time
     step_kind: whether the picked step was measured
     runner_up: the next best, in one sentence; advice: what would help more than the cap
+    step_of:   whose step was timed
+    holds_up_to: tokens of the longest row that the cap takes; AReaL stops at the first longer one
+    headroom:  what longer rollouts do
     """
 
     mode: Layout
@@ -85,6 +110,9 @@ class Pick:
     step_kind: Kind
     runner_up: str = ""
     advice: tuple[str, ...] = ()
+    step_of: StepOf = "espalier"
+    holds_up_to: int = 0
+    headroom: tuple[Headroom, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,6 +124,7 @@ class SweepResult:
     longest_row:   AReaL refuses caps below it
     memory_note:   what the memory figures count; notes: sentences for all figures
     n_batches:     batches of the data that were counted; measured_batch: which of them is measured
+    step_of:       whose step all times and memory are of
     """
 
     points: tuple[Candidate, ...]
@@ -112,6 +141,7 @@ class SweepResult:
     finished: bool = False
     n_batches: int = 1
     measured_batch: str = ""
+    step_of: StepOf = "espalier"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -128,7 +158,7 @@ def question_of(plan: TuningPlan) -> str:
         plan,
         source=default.source,
         max_tokens_per_mb=default.max_tokens_per_mb,
-        engine=default.engine,
+        engine=default.engine if plan.step_of == "espalier" else plan.engine,
     )
     return blank.key
 
@@ -137,6 +167,7 @@ def timed(candidate: Candidate, point: Point, known: bool, budget_bytes: int | N
     """A candidate with what a point says of it; counted figures stay."""
     candidate = replace(
         candidate,
+        step_of=point.question.step_of,
         message=point.message,
         known_from=point.measured_at[:10] if known else "",
         fits=False,

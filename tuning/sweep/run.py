@@ -11,6 +11,7 @@ Notable:
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tuning.jobs.points import Point
@@ -19,6 +20,7 @@ from tuning.plan.gpus import gpu_named
 from tuning.plan.plan import Layout
 from tuning.sweep.batches import LEAST_CANDIDATES, OtherBatches, candidate_caps
 from tuning.sweep.board import Board
+from tuning.sweep.headroom import with_headroom
 from tuning.sweep.pick import advice_for
 from tuning.sweep.result import SweepResult
 from tuning.sweep.roofline import estimate_sweep
@@ -47,11 +49,22 @@ def run(task: Task) -> str:
     gpu = gpu_named(task.plan.device)
     if gpu is not None:
         task.emit("progress", message=f"estimating for {gpu.name}")
-        return _told(task, estimate_sweep(task.rows, task.plan, gpu, longest, task.others))
-    from tuning.measure.ranks import bench_for
+        return _told(
+            task,
+            estimate_sweep(
+                task.rows,
+                task.plan,
+                gpu,
+                longest,
+                task.others,
+                efficiencies=task.arguments.get("efficiencies"),
+                timed=task.arguments.get("timed"),
+            ),
+        )
+    from tuning.measure.areal import bench_for
 
     task.emit("progress", message="building the model, packing every candidate")
-    bench = bench_for(task.plan, task.rows)
+    bench = bench_for(task.plan, task.rows, str(task.arguments.get("areal_python") or ""))
     bench.memory.enforce()
     budget_s = float(task.arguments.get("budget_s", DEFAULT_BUDGET_S))
     return Sweep(task, bench, budget_s, longest).run()
@@ -127,7 +140,16 @@ class Sweep:
             self._run_off()
             plan, points = self._task.plan, board.result().points
             board.advice = tuple(advice_for(self._bench.batch, plan, points))
-        return _told(self._task, board.result(finished=True))
+        result = board.result(finished=True)
+        pick = with_headroom(
+            result.pick,
+            self._bench.batch,
+            self._task.plan,
+            board.memory().predict,
+            board.budget_bytes,
+            self._longest_row,
+        )
+        return _told(self._task, replace(result, pick=pick))
 
     def _ask(self, mode: Layout, cap: int, limit_s: float | None = None) -> None:
         """Answer from the history, or measure; the limit is what a whole step may take."""

@@ -24,6 +24,7 @@ ROLES = {
     "developer": "system",
     "user": "user",
     "human": "user",
+    "prompter": "user",
     "assistant": "assistant",
     "gpt": "assistant",
     "chatgpt": "assistant",
@@ -132,7 +133,7 @@ def without_nulls(value: Any, where: Where) -> Any:
 def _messages(raw: Mapping[str, Any], where: Where, at: str) -> Iterator[tuple[Message, bool]]:
     """(message, whether other content was left out): of one that holds tool results, several."""
     said = raw.get("role", raw.get("from"))
-    name = said.strip().lower() if isinstance(said, str) else ""
+    name = said.strip().lower().replace("-", "_") if isinstance(said, str) else ""
     role = ROLES.get(name)
     if role is None:
         raise where.error(
@@ -184,11 +185,13 @@ def _trained(raw: Mapping[str, Any], where: Where, at: str) -> bool:
     key = next((k for k in TRAINED if raw.get(k) is not None), None)
     if key is None:
         return True
-    if not isinstance(raw[key], bool | int | float):
-        raise where.error(
-            f"is {fields.type_name(raw[key])}", "write 0 or 1, true or false", f"{at}.{key}"
-        )
-    return bool(raw[key])
+    value = raw[key]
+    if isinstance(value, str):  # of a table of text
+        value = {"0": False, "1": True, "false": False, "true": True}.get(value.lower(), value)
+    if not isinstance(value, bool | int | float):
+        kind = fields.type_name(value)
+        raise where.error(f"is {kind}", "write 0 or 1, true or false", f"{at}.{key}")
+    return bool(value)
 
 
 def _content(value: Any, where: Where, at: str) -> tuple[str, str, bool]:

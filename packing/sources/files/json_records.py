@@ -4,7 +4,7 @@ Notable:
 - a JSON list is read element by element: a 2 GB file needs the memory of its longest record, also
   where the list stands inside an object
 - one record may have MAX_RECORD_BYTES (64 MiB, some 10 million tokens as ids); longer is refused
-- a file that is one chat is one record; a list of chats is a record each
+- a list of chats is a record each
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import Any, BinaryIO
 
 from packing.sources import fields
@@ -61,7 +60,7 @@ def json_chunks(file: SourceFile, odd: OddRecords | None = None) -> Iterator[Chu
             found = _document_records(stream, file.name, odd)
         else:
             found = _line_records(stream, file.name, odd)
-        yield from _chunked(_one_chat(found, file.name), file, counter)
+        yield from _chunked(found, file, counter)
 
 
 def _chunked(found: Found, file: SourceFile, counter: ByteCounter) -> Iterator[Chunk]:
@@ -77,38 +76,6 @@ def _chunked(found: Found, file: SourceFile, counter: ByteCounter) -> Iterator[C
             first, records, lines, size = first + len(records), [], [], 0
     if records or first == 0:
         yield Chunk(file.name, first, records, lines, 1.0)
-
-
-def _one_chat(found: Found, name: str) -> Found:
-    """Records, or the one chat whose messages they are."""
-    head = next(found, None)
-    if head is None:
-        return
-    if not _is_message(head[0]):
-        yield from chain([head], found)
-        return
-    messages, size = [], 0
-    for message, line, length in chain([head], found):
-        size += length
-        if size > MAX_RECORD_BYTES:
-            raise Where(name, 0, line).error(
-                f"a chat longer than {MAX_RECORD_BYTES >> 20} MiB is not read",
-                'write each chat as {"messages": […]}',
-            )
-        messages.append(message)
-    yield {"messages": messages}, head[1], size
-
-
-def _is_message(record: Record) -> bool:
-    """A record that is a message of a chat, and nothing that a row could be besides."""
-    said = record.get("role", record.get("from"))
-    return isinstance(said, str) and is_conversation([record]) and not recognise_rows(record)
-
-
-def recognise_rows(record: Record) -> bool:
-    """Whether a record holds rows beside a message's own text."""
-    own = ("content", "text", "value")
-    return any(role in CONTENT and path not in own for role, path in recognise([record]))
 
 
 def as_records(value: Any, text: str, where: Where) -> list[Record]:
@@ -220,22 +187,31 @@ def _decoded_records(elements: list[Any], size: int, name: str) -> Found:
 
 
 def unwrapped(value: Record, depth: int = DEPTH) -> list[Any] | None:
-    """The list of records that an object wraps; None where it is a record itself."""
+    """The list of records that an object wraps; None where it is a record itself.
+
+    Where it wraps several lists of one kind, those of all.
+    """
     if layout_of([value], nested=False) or _holds_rows([value]):
         return None
-    best: list[Any] = []
-    inner = value.values() if depth else ()
-    for found in inner:
+    lists: list[list[Any]] = []
+    for found in value.values() if depth else ():
         if isinstance(found, Mapping):
             found = unwrapped(dict(found), depth - 1) or (
                 list(found.values()) if _are_rows(list(found.values())) else None
             )
-        if isinstance(found, list) and len(found) > len(best) and _are_rows(found):
-            best = found
-    if not best and depth == DEPTH:
-        by_name = list(value.values())
-        return by_name if len(by_name) > 1 and _are_rows(by_name) else None
-    return best or None
+        if isinstance(found, list) and _are_rows(found):
+            lists.append(found)
+    if lists:
+        # All lists of one kind: of tasks by name, of splits.
+        kind = _kind(max(lists, key=len))
+        return [element for found in lists if _kind(found) == kind for element in found]
+    by_name = list(value.values())
+    return by_name if depth == DEPTH and len(by_name) > 1 and _are_rows(by_name) else None
+
+
+def _kind(found: list[Any]) -> object:
+    records = [r for r in found[:20] if isinstance(r, dict)]
+    return {p for p in recognise(records) if p[0] in CONTENT} if records else "chats"
 
 
 def _are_rows(found: list[Any]) -> bool:

@@ -2,6 +2,8 @@
 
 Notable:
 - places are kept on the way: every error names the row and the line it is in
+- ijson does not do here: it names no place, takes the last of two equal keys and ``?`` for half a
+  character in silence, and refuses NaN, which Python's own ``json`` writes
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any
 
 from packing.rows import Rows
 from packing.sources.chunks import Chunk
-from packing.sources.errors import SourceError, Where
+from packing.sources.errors import SourceError, Where, shown
 from packing.sources.files import areal_dumps, hub
 from packing.sources.files.columnar import arrow_file_chunks, csv_chunks, npz_rows, parquet_chunks
 from packing.sources.files.eval_logs import eval_chunks
@@ -87,6 +87,14 @@ def open_source(
             )
         name = Path(spec.location.replace("\\", "/")).name
         return _files([SourceFile(name, None, upload)], spec)
+    try:
+        return _path(spec, allowed_roots)
+    except OSError as error:  # a name too long, a folder that may not be looked into
+        what = f"cannot be opened ({error.strerror})"
+        raise Where(shown(spec.location)).error(what, "check the path") from None
+
+
+def _path(spec: SourceSpec, allowed_roots: Sequence[Path] | None) -> Opened:
     folder = Path(spec.location).expanduser()
     if folder.is_dir():
         # The folder itself is checked before anything in it is looked at.

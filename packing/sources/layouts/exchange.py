@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from packing.sources import fields
@@ -10,6 +10,14 @@ from packing.sources.dialects import Message, as_messages
 
 ASKED = ("messages", "contents", "input", "inputs", "prompt", "question", "text")
 ANSWERED = ("message", "output", "outputs", "content", "text", "completion", "response", "answer")
+
+
+BODY = ("body", "inputBodyJson", "outputBodyJson")
+SYSTEM = ("systemInstruction", "system_instruction", "instructions", "system")
+
+
+def _body(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return next((value[n] for n in BODY if isinstance(value.get(n), Mapping)), None)
 
 
 def asked(value: Any) -> list[Any] | str | None:
@@ -23,12 +31,13 @@ def asked(value: Any) -> list[Any] | str | None:
         return as_messages(value)
     if not isinstance(value, Mapping):
         return None
-    if isinstance(value.get("body"), Mapping):
-        return asked(value["body"])
+    if body := _body(value):
+        return asked(body)
     for name in ASKED:
         found = asked(value[name]) if value.get(name) else None
         if found is not None:
-            return _with_system(found, value)
+            system = any(value.get(n) for n in SYSTEM)
+            return with_system(found, value) if system else found
     return None
 
 
@@ -41,8 +50,8 @@ def answers(value: Any) -> list[Any]:
         return _of_list(value)
     if not isinstance(value, Mapping):
         return []
-    if isinstance(value.get("body"), Mapping):
-        return answers(value["body"])
+    if body := _body(value):
+        return answers(body)
     for name in ("choices", "candidates", "generations"):
         if isinstance(value.get(name), list):
             return [a for choice in _flat(value[name]) for a in _of_choice(choice)]
@@ -64,8 +73,8 @@ def tools(value: Any) -> list[Any] | None:
     value = fields.unpacked(value)
     if not isinstance(value, Mapping):
         return None
-    if isinstance(value.get("body"), Mapping):
-        return tools(value["body"])
+    if body := _body(value):
+        return tools(body)
     given = fields.unpacked(value.get("tools"))
     if not isinstance(given, list):
         return None
@@ -109,22 +118,19 @@ def _flat(value: list[Any]) -> list[Any]:
     return [v for item in value for v in (_flat(item) if isinstance(item, list) else [item])]
 
 
-def _with_system(found: list[Any] | str, request: Mapping[str, Any]) -> list[Any] | str:
-    """What an API keeps beside the messages is the system message before them."""
-    said = next(
-        (
-            request[k]
-            for k in ("systemInstruction", "system_instruction", "instructions", "system")
-            if request.get(k)
-        ),
-        None,
-    )
-    if said is None:
-        return found
+def with_system(
+    found: list[Any] | str, request: Mapping[str, Any], names: Sequence[str] = SYSTEM
+) -> list[Any]:
+    """What stands beside the messages is the system message before them, where they have none."""
+    talk = found if isinstance(found, list) else [{"role": "user", "content": found}]
+    said = next((request[k] for k in names if request.get(k)), None)
+    first = talk[0] if talk and isinstance(talk[0], Mapping) else {}
+    if said is None or first.get("role", first.get("from")) in ("system", "developer"):
+        return talk
     if isinstance(said, Mapping):
         said = as_messages({**said, "role": "system"})
         said = said[0]["content"] if said else ""
     elif isinstance(said, list):
         said = "".join(p.get("text", "") for p in said if isinstance(p, Mapping))
     head: Message = {"role": "system", "content": said}
-    return [head, *(found if isinstance(found, list) else [{"role": "user", "content": found}])]
+    return [head, *talk]

@@ -17,13 +17,30 @@ from packing.sources import fields
 from packing.sources.chunks import Chunk, Record
 from packing.sources.dialects import as_messages, is_conversation
 from packing.sources.layouts import exchange
+from packing.sources.layouts.columns import (
+    SYSTEM,
+    batch,
+    beside,
+    columns_of_a_prompt,
+    stepwise,
+    system_beside,
+)
 from packing.sources.layouts.logs import LOGS
 from packing.sources.role_names import ANSWERS, MESSAGES, SAMPLED
-from packing.sources.roles import recognise, recognised_ids
+from packing.sources.roles import recognise
+from packing.sources.token_ids import recognised_ids
 
 Convert = Callable[[Record, str], list[Record] | None]
 
-PAIRS = (("request", "response"), ("inputs", "outputs"), ("input", "output"), ("input", "response"))
+PAIRS = (
+    ("request", "response"),
+    ("request_body", "response_body"),
+    ("responses_create_params", "response"),
+    ("inputs", "outputs"),
+    ("inputs", "output"),
+    ("input", "output"),
+    ("input", "response"),
+)
 OFFERED = ("choices", "message", *SAMPLED)
 
 
@@ -82,23 +99,19 @@ def layout_of(records: Sequence[Record], nested: bool = True) -> Layout | None:
     return None
 
 
-def _beside(record: Record, used: Sequence[str], made: Record) -> Record:
-    """``made`` with the columns of a record that it was not made from."""
-    return {k: v for k, v in record.items() if k not in used} | made
-
-
 def _messages_and_answer(record: Record, place: str) -> list[Record] | None:
     """Messages that end before the answer, which is in a column of its own."""
     name = next((n for n in MESSAGES if n in record), None)
     talk = as_messages(fields.unpacked(record[name])) if name else None
     if talk is None or not isinstance(talk[-1], Mapping) or _speaks(talk[-1]):
         return None
+    talk = exchange.with_system(talk, record, SYSTEM)
     at = next((n for n in (*OFFERED, *ANSWERS) if _given(record.get(n)) and n != name), None)
     found = exchange.answers({at: record[at]} if at == "choices" else record[at]) if at else []
     if not found:
         return None
-    used = (name or "", at or "")
-    return [_beside(record, used, {"prompt": talk, "completion": found})]
+    used = (name or "", *SYSTEM, *OFFERED)
+    return [beside(record, used, {"prompt": talk, "completion": found})]
 
 
 def _speaks(message: Mapping[str, Any]) -> bool:
@@ -115,7 +128,10 @@ def _request_and_response(record: Record, place: str) -> list[Record] | None:
     for left, right in PAIRS:
         if not isinstance(fields.unpacked(record.get(left)), Mapping | list):
             continue
-        prompt, found = exchange.asked(record[left]), exchange.answers(record.get(right))
+        said = record.get(right)
+        if isinstance(record[left], str) and isinstance(fields.unpacked(said), Mapping):
+            said = fields.unpacked(said)  # both are written as JSON text
+        prompt, found = exchange.asked(record[left]), exchange.answers(said)
         if prompt is None or not found:
             continue
         if isinstance(prompt, list):
@@ -123,7 +139,7 @@ def _request_and_response(record: Record, place: str) -> list[Record] | None:
             found = [a[len(prompt) :] if _repeats(a, prompt) else a for a in found]
         offered = exchange.tools(record[left])
         made = {"prompt": prompt, "completion": found} | ({"tools": offered} if offered else {})
-        return [_beside(record, (left, right), made)]
+        return [beside(record, (left, right), made)]
     return None
 
 
@@ -153,6 +169,17 @@ def _asks(record: Record) -> bool:
     return any(n in record for n in ("prompt", "question", "messages", "request", *MESSAGES))
 
 
+def _observations(record: Record, place: str) -> list[Record] | None:
+    """Observations of Langfuse: generations are rows, the spans and events around them are not."""
+    if not ({"traceId", "trace_id"} & record.keys()) or "input" not in record:
+        return None
+    if record.get("type") not in ("GENERATION", "SPAN", "EVENT", "AGENT", "TOOL", "CHAIN"):
+        return None
+    if record["type"] != "GENERATION":
+        return []
+    return _request_and_response(record, place) or []
+
+
 def _contents(record: Record, place: str) -> list[Record] | None:
     """Gemini's tuning data: ``contents`` with parts, and a system instruction."""
     if not isinstance(record.get("contents"), list) or not is_conversation(record["contents"]):
@@ -160,51 +187,13 @@ def _contents(record: Record, place: str) -> list[Record] | None:
     talk = exchange.asked(record)
     used = ("contents", "systemInstruction", "system_instruction", "tools", "generationConfig")
     offered = exchange.tools(record)
-    made: Record = {"messages": talk} | ({"tools": offered} if offered else {})
-    return [_beside(record, used, made)]
-
-
-def _columns_of_a_prompt(record: Record, place: str) -> list[Record] | None:
-    """A question with what comes before it in columns of their own."""
-    asks = ("instruction", "question", "query", "problem", "prompt")
-    name = next((n for n in asks if isinstance(record.get(n), str)), None)
-    if name is None:
-        return None
-    after = next((n for n in ("input", "context") if isinstance(record.get(n), str)), None)
-    system = next((n for n in ("system", "system_prompt") if isinstance(record.get(n), str)), None)
-    past = next((n for n in ("history", "chat_history") if n in record), None)
-    if after is None and system is None and past is None:
-        return None
-    if after == "input" and name != "instruction":
-        return None  # beside a prompt of its own, `input` is something else
-    text, more = str(record[name]), str(record[after]) if after else ""
-    if more and name in ("instruction",):
-        text = f"{text}\n{more}"
-    elif more:
-        text = f"{more}\n\n{text}"
-    talk: list[Any] = []
-    if system and record[system]:
-        talk.append({"role": "system", "content": record[system]})
-    earlier = fields.unpacked(record.get(past)) if past else None
-    if isinstance(earlier, list) and earlier:
-        told = as_messages(earlier) or _pairs(earlier)
-        if told is None:
-            return None
-        talk += told
-    talk.append({"role": "user", "content": text})
-    used = tuple(n for n in (name, after, system, past) if n)
-    return [_beside(record, used, {"prompt": talk})]
-
-
-def _pairs(history: list[Any]) -> list[Any] | None:
-    """``[[asked, answered], …]``: what was said before."""
-    out = []
-    for pair in history:
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            return None
-        out.append({"role": "user", "content": pair[0]})
-        out.append({"role": "assistant", "content": pair[1]})
-    return out
+    answered = next((n for n in ("response", "candidates") if record.get(n)), None)
+    found = exchange.answers({answered: record[answered]} if answered else None)
+    if answered == "response":
+        found = exchange.answers(record["response"])
+    made: Record = {"prompt": talk, "completion": found} if found else {"messages": talk}
+    made |= {"tools": offered} if offered else {}
+    return [beside(record, (*used, answered or ""), made)]
 
 
 def _records_inside(record: Record, place: str) -> list[Record] | None:
@@ -214,7 +203,7 @@ def _records_inside(record: Record, place: str) -> list[Record] | None:
         for name, value in record.items()
         if isinstance(value, list) and value and all(isinstance(v, dict) for v in value)
     ]
-    inside = [(n, v) for n, v in found if _complete(v[:20])]
+    inside = [(n, v) for n, v in found if not is_conversation(v) and _complete(v[:20])]
     if len(inside) != 1 or _complete([record], nested=False):
         return None
     value = inside[0][1]
@@ -232,20 +221,23 @@ def _complete(records: Sequence[Record], nested: bool = True) -> bool:
     )
 
 
+WITHOUT_PROMPT = (
+    "The file has the answers only: rows hold no prompt, so siblings share nothing. Give the "
+    "prompts with them to see what trees save."
+)
 LAYOUTS = (
     *(Layout(name, convert, note) for name, convert, note in LOGS),
+    Layout("Langfuse observations", _observations, "What is no call of a model is not a row."),
+    Layout("a batch in one record", batch),
+    Layout("steps of one answer", stepwise),
     Layout("Gemini contents", _contents),
     Layout("messages and an answer beside them", _messages_and_answer),
     Layout("requests and responses", _request_and_response),
-    Layout(
-        "answers without their questions",
-        _answers_alone,
-        "The file has the answers only: rows hold no prompt, so siblings share nothing. Give the "
-        "requests with them to see what trees save.",
-    ),
+    Layout("messages and the system message beside them", system_beside),
+    Layout("answers without their questions", _answers_alone, WITHOUT_PROMPT),
     Layout(
         "a question and what comes before it",
-        _columns_of_a_prompt,
+        columns_of_a_prompt,
         "A prompt is made of several columns: system, then history, then instruction before its "
         "input, or context before its question.",
     ),

@@ -1,4 +1,4 @@
-"""Layouts of named tools: inspect_ai, ART, SWE-agent, lm-eval, NeMo RL, slime, spans and more.
+"""Layouts of named tools: inspect_ai, ART, SWE-agent, OpenHands, lm-eval, NeMo RL, slime and more.
 
 Notable:
 - each converts one record as that tool writes it, and says None to any other
@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from packing.sources import fields
 from packing.sources.chunks import Record
 from packing.sources.dialects import as_messages
-from packing.sources.layouts import exchange
+from packing.sources.events import is_event
+from packing.sources.layouts.spans import run_of_langsmith, spans
 
 GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 
@@ -64,6 +63,20 @@ def _swe_agent(record: Record, place: str) -> list[Record] | None:
     return [{"messages": talk} | made]
 
 
+def _open_hands(record: Record, place: str) -> list[Record] | None:
+    """Events of OpenHands: a run's history, or a file of them."""
+    names = ("history", "trajectory", "events", "messages")
+    told = next((e for n in names if isinstance(e := record.get(n), list) and e), [])
+    if not told or not is_event(told[0]):
+        return None
+    made: Record = {"messages": as_messages(told)}
+    offers = [e.get("tools") or fields.first(e, "args.tools") or None for e in told]
+    tools = next((o for o in offers if isinstance(o, list)), None)
+    made |= {"tools": tools} if tools else {}
+    kept = {k: v for k, v in record.items() if k in ("instance_id", "resolved", "reward")}
+    return [kept | made]
+
+
 def _tree_of_thoughts(record: Record, place: str) -> list[Record] | None:
     """A problem of the tree-of-thought logs: its final thoughts ``ys`` after the problem ``x``."""
     said = record.get("ys")
@@ -85,15 +98,16 @@ def _lm_eval(record: Record, place: str) -> list[Record] | None:
         return None
     if isinstance(given, Mapping):
         given = [given[k] for k in sorted(given)]
-    first = given[0] if isinstance(given, list) and given else None
-    if isinstance(first, Mapping):
-        prompt = first.get("arg_0")
-    else:
-        prompt = first[0] if isinstance(first, list) and first else None
+    asked = [list(g.values()) if isinstance(g, Mapping) else g for g in given or ()]
+    prompt = asked[0][0] if asked else None
+    if isinstance(prompt, list) and len(prompt) == 1:
+        prompt = fields.unpacked(prompt[0])  # messages, as JSON text
     texts = [t for r in resps for t in (r if isinstance(r, list) else [r]) if isinstance(t, str)]
-    if not isinstance(prompt, str) or not texts:
-        return None
-    return [{"prompt": prompt, "completion": texts, "group": record["doc_id"]}]
+    if texts and prompt:
+        return [{"prompt": prompt, "completion": texts, "group": record["doc_id"]}]
+    # Likelihoods: every answer was read, none was generated.
+    read = [a[0] + a[1] for a in asked if isinstance(a[1], str)]
+    return [{"prompt": text, "group": record["doc_id"]} for text in read] or None
 
 
 def _nemo(record: Record, place: str) -> list[Record] | None:
@@ -111,7 +125,22 @@ def _nemo(record: Record, place: str) -> list[Record] | None:
         own = [int(m.get("role") == "assistant")] * len(m["token_ids"])
         mask += given if isinstance(given, list) and len(given) == len(own) else own
     kept = {k: v for k, v in record.items() if k != "message_log"}
-    return [kept | {"input_ids": ids, "loss_mask": mask}]
+    return [kept | _whole(ids, mask)]
+
+
+def _whole(ids: Any, mask: list[int]) -> Record:
+    """Ids of which none is padding."""
+    return {"input_ids": ids, "loss_mask": mask, "attention_mask": [1] * len(ids)}
+
+
+def _nemo_step(record: Record, place: str) -> list[Record] | None:
+    """NeMo RL's log of a step: padded ids with their length, masks of tokens and of the sample."""
+    ids, mask, count = (record[n] for n in ("token_ids", "token_loss_mask", "input_lengths"))
+    if not fields.is_ids(ids) or not isinstance(count, int):
+        return None
+    trained = [int(m and record.get("sample_loss_mask", 1)) for m in mask[:count]]
+    kept = {k: record[k] for k in ("rewards", "agent_ref") if k in record}
+    return [kept | _whole(ids[:count], trained)]
 
 
 def _slime(record: Record, place: str) -> list[Record] | None:
@@ -123,7 +152,30 @@ def _slime(record: Record, place: str) -> list[Record] | None:
     mask = record.get("loss_mask")
     trained = [1] * count if mask is None or not len(mask) else list(mask)
     kept = {k: record[k] for k in ("reward", "group_index") if k in record}
-    return [kept | {"input_ids": ids, "loss_mask": [0] * (len(ids) - len(trained)) + trained}]
+    return [kept | _whole(ids, [0] * (len(ids) - len(trained)) + trained)]
+
+
+def _tinker(record: Record, place: str) -> list[Record] | None:
+    """Tinker's datums: the input's tokens, and targets (one further on) with their weights."""
+    chunks, told = record["model_input"]["chunks"], record["loss_fn_inputs"]
+    ids = [i for chunk in chunks for i in chunk["tokens"]]
+    targets, weights = (
+        v["data"] if isinstance(v := told[n], Mapping) else v for n in ("target_tokens", "weights")
+    )
+    kept = {k: v for k, v in record.items() if k not in ("model_input", "loss_fn_inputs")}
+    mask = [0, *(int(w != 0) for w in weights)]
+    return [kept | _whole([*ids, int(targets[-1])], mask)]
+
+
+def _verifiers(record: Record, place: str) -> list[Record] | None:
+    """Steps of a verifiers rollout that kept its ids: a row a step, as prime-rl trains them."""
+    steps = record.get("trajectory")
+    if not isinstance(steps, list) or not steps:
+        return None
+    around = {k: record[k] for k in ("example_id", "reward") if k in record}
+    own = ("prompt_ids", "completion_ids", "completion_mask")
+    rows = [around | {k: step["tokens"][k] for k in own} for step in steps]
+    return [r | {"prompt_mask": [1] * len(r["prompt_ids"])} for r in rows]
 
 
 def _triplets(record: Record, place: str) -> list[Record] | None:
@@ -137,115 +189,27 @@ def _triplets(record: Record, place: str) -> list[Record] | None:
     return [kept | {"prompt_ids": prompt["token_ids"], "completion_ids": response["token_ids"]}]
 
 
-# -- spans ---------------------------------------------------------------------------------------
-
-
-def _spans(record: Record, place: str) -> list[Record] | None:
-    """Spans of OpenInference (Phoenix) and OpenTelemetry: only calls of a model are rows."""
-    if isinstance(record.get("resourceSpans"), list):
-        found = [
-            span
-            for resource in record["resourceSpans"]
-            for scope in resource.get("scopeSpans", [])
-            for span in scope.get("spans", [])
-        ]
-        return [m for span in found for m in (_spans(span, place) or [])] or None
-    said = _attributes(record)
-    if said is None:
-        return None
-    asked = as_messages(_member(said, "llm.input_messages", "gen_ai.input.messages"))
-    answered = as_messages(_member(said, "llm.output_messages", "gen_ai.output.messages"))
-    if asked is None or answered is None:
-        return []
-    made_record: Record = {"prompt": asked, "completion": [answered]}
-    trace = record.get("trace_id", record.get("traceId", record.get("context.trace_id")))
-    context = record.get("context")
-    trace = context.get("trace_id") if trace is None and isinstance(context, Mapping) else trace
-    return [made_record | ({"trace_id": trace} if trace else {})]
-
-
-def _attributes(record: Record) -> Record | None:
-    """A span's attributes as one object; None where the record is no span."""
-    given = fields.unpacked(record.get("attributes"))
-    if isinstance(given, list):
-        given = {
-            a["key"]: next(iter(a["value"].values()), None)
-            for a in given
-            if isinstance(a, Mapping) and isinstance(a.get("value"), Mapping)
-        }
-    if isinstance(given, Mapping):
-        span = {"span_kind", "span_id", "spanId", "context", "start_time", "trace_id", "traceId"}
-        return dict(given) if record.keys() & span else None
-    flat = {k.removeprefix("attributes."): v for k, v in record.items() if k[:11] == "attributes."}
-    return flat or None
-
-
-def _member(said: Record, *names: str) -> Any:
-    """A member of attributes: under its dotted name, nested, or flattened by number."""
-    for name in names:
-        value = fields.first(said, name)
-        if value is fields.MISSING:
-            value = _numbered(said, name)
-        value = fields.unpacked(value)
-        if isinstance(value, np.ndarray):
-            value = value.tolist()
-        if value:
-            return value
-    return None
-
-
-def _numbered(said: Record, name: str) -> list[Any]:
-    """``name.0.message.role`` … as a list of messages."""
-    found: dict[int, dict[str, Any]] = {}
-    for key, value in said.items():
-        if key.startswith(name + "."):
-            number, _, rest = key[len(name) + 1 :].partition(".")
-            if number.isdecimal():
-                found.setdefault(int(number), {})[rest] = value
-    out = []
-    for _, message in sorted(found.items()):
-        calls: dict[int, dict[str, Any]] = {}
-        for key in [k for k in message if k.startswith("message.tool_calls.")]:
-            number, _, rest = key.removeprefix("message.tool_calls.").partition(".")
-            calls.setdefault(int(number), {})[rest] = message.pop(key)
-        if calls:
-            message["message.tool_calls"] = [c for _, c in sorted(calls.items())]
-            message.setdefault("message.content", None)
-        out.append(message)
-    return out
-
-
-def _exchange_of_run(record: Record, place: str) -> list[Record] | None:
-    """A LangSmith run: calls of a model are rows, the chains and tools around them are not."""
-    kind = record.get("run_type")
-    if not isinstance(kind, str):
-        return None
-    if kind not in ("llm", "chat_model"):
-        return []
-    prompt = exchange.asked(record.get("inputs"))
-    found = exchange.answers(record.get("outputs"))
-    if prompt is None or not found:
-        return []
-    made: Record = {"prompt": prompt, "completion": found}
-    offered = exchange.tools(fields.first(record, "extra.invocation_params") or None)
-    trace = record.get("trace_id")
-    made |= {"tools": offered} if offered else {}
-    return [made | ({"trace_id": trace} if trace else {})]
-
-
 WITHOUT_PROMPTS = (
     "The log keeps thoughts, not the prompts around them: rows are the problem and the thoughts."
+)
+REBUILT = (
+    "Turns are the recorded responses of events; where none is recorded, the thought and a call of "
+    "the action. What the agent adds to a prompt on its own is not in the events."
 )
 Convert = Callable[[Record, str], list[Record] | None]
 LOGS: tuple[tuple[str, Convert, str | None], ...] = (
     ("inspect_ai samples", _inspect, None),
     ("ART trajectories", _art, None),
     ("SWE-agent trajectories", _swe_agent, None),
+    ("OpenHands events", _open_hands, REBUILT),
     ("tree-of-thought log", _tree_of_thoughts, WITHOUT_PROMPTS),
     ("lm-evaluation-harness samples", _lm_eval, None),
     ("NeMo RL message log", _nemo, None),
+    ("NeMo RL log of a step", _nemo_step, None),
     ("slime samples", _slime, None),
+    ("Tinker datums", _tinker, None),
+    ("verifiers steps", _verifiers, None),
     ("triplets of token ids", _triplets, None),
-    ("LangSmith runs", _exchange_of_run, "Runs that are no call of a model are not rows."),
-    ("spans", _spans, "Spans that are no call of a model are not rows."),
+    ("LangSmith runs", run_of_langsmith, "Runs that are no call of a model are not rows."),
+    ("spans", spans, "Spans that are no call of a model are not rows."),
 )

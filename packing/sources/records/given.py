@@ -1,16 +1,17 @@
 """Rows whose tokens stand in the record: ids with their masks, and segments as AReaL dumps them.
 
 Notable:
-- what is padding goes, on either side and in holes; what a mask leaves out stays and is not trained
-- where no attention mask says what is padding, a run of one id outside of the loss mask at an end
-  of the row is taken for it, and the row says so
+- what an attention mask calls padding goes, on either side and in holes; what a loss mask leaves
+  out stays and is not trained; ``padding`` has what happens where no attention mask speaks
 - segments are encoded each alone, as they were generated, and held against their recorded lengths
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,20 +21,23 @@ from packing.sources.chat.template import Part
 from packing.sources.chat.tokenizer import Tokenizer
 from packing.sources.chunks import Record
 from packing.sources.drafts import RowParts, prompt_key, required, values_of
-from packing.sources.errors import Where
+from packing.sources.errors import SourceError, Where
 from packing.sources.problems import Flag
+from packing.sources.records.padding import FEWEST, End, Ends, Padding
 from packing.sources.roles import Roles
-from packing.sources.token_ids import integers, token_ids, unpadded
+from packing.sources.token_ids import IGNORED_LABEL, integers, token_ids
 
 SEGMENT_ROLES = {"prompt": False, "context": False, "gen": True}
 # Of TRL: 1 up to the end token, 0 for the padding after it.
 PADDING_MASKS = ("completion_mask",)
+PAD_COLUMNS = ("pad_token_id", "pad_id")
+EOS_COLUMNS = ("eos_token_id", "eos_id")
 Ids = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.int64]
 
 
-def id_rows(record: Record, roles: Roles, where: Where) -> list[RowParts] | None:
-    """Rows of a record that holds token ids; None where it holds text.
+def given_ids(record: Record, roles: Roles, where: Where) -> list[Given] | None:
+    """The rows of a record that holds token ids; None where it holds text.
 
     Raises SourceError naming the field of a wrong id, or of a mask of another length.
     """
@@ -51,15 +55,37 @@ def id_rows(record: Record, roles: Roles, where: Where) -> list[RowParts] | None
         asked = token_ids(prompt, where, path)
         found = [(at, token_ids(v, where, at), asked) for at, v in _samples(record, roles, where)]
         if not roles.first("completion"):
-            part = Part(asked, "prompt", False)
-            return [RowParts([part], path, prompt_key([part]))]
+            nothing = np.zeros(len(asked), dtype=bool)
+            return [Given(path, asked, len(asked), (False, False), nothing, False)]
     attention = [_masks(record, p, len(found), where) for p in roles.all("attention_mask")]
     loss_path = roles.first("loss_mask")
     loss = _masks(record, loss_path, len(found), where) if loss_path else [None] * len(found)
     return [
-        _row(path, ids, head, [a[n] for a in attention], loss[n], where)
+        _given(path, ids, head, [a[n] for a in attention], loss[n], where)
         for n, (path, ids, head) in enumerate(found)
     ]
+
+
+def padding_of(
+    head: Sequence[Record], roles: Roles, where: Where, tokenizer: Tokenizer | None
+) -> Padding:
+    """What the first records say of padding; a record that is refused says nothing."""
+    rows: list[Ends] = []
+    for record in head if len(head) >= FEWEST else ():  # fewer show nothing
+        with suppress(SourceError):
+            rows += [g.ends() for g in given_ids(record, roles, where) or ()]
+    pad, end = (_named(head, columns) for columns in (PAD_COLUMNS, EOS_COLUMNS))
+    if tokenizer is not None:
+        end = tokenizer.special_id("eos_token") if end is None else end
+        known = tokenizer.special_id("pad_token")
+        pad = known if pad is None and known != end else pad
+    return Padding.of(rows, pad, end)
+
+
+def _named(head: Sequence[Record], columns: Sequence[str]) -> int | None:
+    """The id that a column of its own names."""
+    found = (record.get(c) for record in head for c in columns)
+    return next((v for v in found if type(v) is int), None)
 
 
 def segment_rows(
@@ -128,66 +154,102 @@ def _masks(record: Record, path: str, rows: int, where: Where) -> list[tuple[str
     return [(at, integers(value, where, at, mask=True)) for at, value in found]
 
 
-def _row(
+class Given(NamedTuple):
+    """Ids of a row as they stand in its record.
+
+    ids:     int32 ``(n,)``, without what an attention mask says is padding
+    start:   how many of them are the prompt's; None where prompt and completion are not apart
+    spoken:  whether a mask says of the first id, and of the last, that it is no padding
+    trained: bool ``(n,)``, or None where nothing says what is trained on
+    masked:  it is a mask that says so
+    """
+
+    path: str
+    ids: Ids
+    start: int | None
+    spoken: tuple[bool, bool]
+    trained: npt.NDArray[np.bool_] | None
+    masked: bool
+
+    def ends(self) -> Ends:
+        """What may be padding that no mask speaks of."""
+        n, at = len(self.ids), self.start
+        first, last = (n, n) if at is None else (at, n - at)
+        outside = (first, last)
+        if self.masked and self.trained is not None and self.trained.any():
+            where = np.flatnonzero(self.trained)
+            first, last = n, n
+            outside = (int(where[0]), n - 1 - int(where[-1]))
+        before = End(self.ids[:first], outside[0], self.masked)
+        after = End(self.ids[::-1][:last], outside[1], self.masked)
+        return None if self.spoken[0] else before, None if self.spoken[1] else after
+
+    def row(self, padding: Padding | None) -> RowParts:
+        """The row without padding; None where nothing is."""
+        low, taken, flags = padding.cut(self.ends()) if padding else (0, 0, 0)
+        high = max(low, len(self.ids) - taken)
+        kept = self.ids[low:high]
+        if self.trained is None:
+            return RowParts([Part(kept, "unsplit", False)], self.path, None, flags)
+        trained = self.trained[low:high]
+        cuts = [0, *(np.flatnonzero(trained[1:] != trained[:-1]) + 1).tolist(), len(kept)]
+        parts = [
+            Part(kept[a:b], "completion" if trained[a] else "prompt", bool(trained[a]))
+            for a, b in pairwise(cuts)
+            if b > a
+        ]
+        return RowParts(parts, self.path, prompt_key(parts), flags)
+
+
+def _given(
     path: str,
     ids: Ids,
     head: Ids | None,
     attention: list[tuple[str, Mask]],
     loss: tuple[str, Mask] | None,
     where: Where,
-) -> RowParts:
+) -> Given:
     start = 0 if head is None else len(head)
     whole = ids if head is None else np.concatenate([head, ids])
-    seen = None
+    real, spoken = np.ones(len(whole), dtype=bool), [False, False]
     for name, mask in attention:
-        seen = np.ones(len(whole), dtype=np.int64) if seen is None else seen
-        if len(mask) == len(whole):
-            seen &= (mask != 0).astype(np.int64)
-        elif head is not None and len(mask) == start and "prompt" in name:
-            # Some call the loss mask of the prompt so: then nothing in it is set.
-            seen[:start] &= (mask != 0).astype(np.int64) if mask.any() else 1
-        elif head is not None and len(mask) == len(ids):
-            seen[start:] &= (mask != 0).astype(np.int64)
-        else:
-            raise where.error(
-                f"{len(mask)} values for {len(whole)} ids", "give one value per id", name
-            )
-    given = loss
-    if loss is None and head is not None:
-        loss = ("", np.repeat(np.array([0, 1]), [start, len(ids)]))
-    names = (attention[0][0] if attention else "", loss[0] if loss else "")
-    if given and given[0].rsplit(".", 1)[-1] in PADDING_MASKS:
-        last = np.flatnonzero(given[1])
-        if len(last):  # a mask without a single 1 says that the row is not trained, not what pads
-            seen = np.ones(len(whole), dtype=np.int64) if seen is None else seen
-            seen[max(len(whole) - len(given[1]), 0) + int(last[-1]) + 1 :] = 0
-    kept, trained = unpadded(whole, seen, loss[1] if loss else None, where, names)
-    flags = 0
-    if trained is None:
-        return RowParts([Part(kept, "unsplit", False)], path, None)
-    if given and not attention:
-        low, high = _padding(kept, trained)
-        flags = int(Flag.PADDING) if high - low < len(kept) else 0
-        kept, trained = kept[low:high], trained[low:high]
-    cuts = [0, *(np.flatnonzero(trained[1:] != trained[:-1]) + 1).tolist(), len(kept)]
-    parts = [
-        Part(kept[a:b], "completion" if trained[a] else "prompt", bool(trained[a]))
-        for a, b in pairwise(cuts)
-        if b > a
-    ]
-    return RowParts(parts, path, prompt_key(parts), flags)
+        span = slice(0, len(whole))
+        if head is not None and len(mask) != len(whole):
+            if len(mask) == start and "prompt" in name:
+                span = slice(0, start)
+                mask = mask if mask.any() else np.ones_like(mask)  # some name a loss mask so
+            else:
+                span = slice(start, len(whole))
+        if len(mask) != len(whole[span]):
+            raise _unequal(mask, whole, where, name)
+        real[span] &= mask != 0
+        spoken[0] |= span.start == 0
+        spoken[1] |= span.stop == len(whole)
+    trained = None
+    if loss is not None:
+        name, mask = loss
+        if len(mask) > len(whole):
+            raise _unequal(mask, whole, where, name)
+        member = name.rsplit(".", 1)[-1]
+        labels = member == "labels" or bool((mask == IGNORED_LABEL).any())
+        trained = np.zeros(len(whole), dtype=bool)
+        # One value per id, or one per id of the completion at the end (verl's response mask).
+        trained[len(whole) - len(mask) :] = mask != IGNORED_LABEL if labels else mask != 0
+        # A mask without a single 1 says that the row is not trained, not what pads.
+        if member in PADDING_MASKS and trained.any():
+            real[int(np.flatnonzero(trained)[-1]) + 1 :] = False
+            spoken[1] = True
+    elif head is not None:
+        trained = np.arange(len(whole)) >= start
+    return Given(
+        path,
+        whole[real],
+        None if head is None else int(np.count_nonzero(real[:start])),
+        (spoken[0], spoken[1]),
+        None if trained is None else trained[real],
+        loss is not None,
+    )
 
 
-def _padding(ids: Ids, trained: npt.NDArray[np.bool_]) -> tuple[int, int]:
-    """(start, stop) of a row without the runs of one id, two or more, outside of its mask.
-
-    A prompt is never all padding: one that is a single id over and over stays as it is.
-    """
-    at = np.flatnonzero(trained)
-    if not len(at):
-        return 0, len(ids)
-    tail = ids[at[-1] + 1 :]
-    stop = int(at[-1]) + 1 if len(tail) > 1 and (tail == tail[0]).all() else len(ids)
-    lead = ids[: at[0]]
-    run = int(np.argmax(lead != lead[0])) if len(lead) else 0
-    return (run if run > 1 else 0), stop
+def _unequal(mask: Mask, ids: Ids, where: Where, name: str) -> SourceError:
+    return where.error(f"{len(mask)} values for {len(ids)} ids", "give one value per id", name)

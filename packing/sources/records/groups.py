@@ -17,10 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from packing.sources import fields
+from packing.sources.build import Built
 from packing.sources.chunks import Record
 from packing.sources.drafts import required
-from packing.sources.errors import Where
+from packing.sources.errors import SourceError, Where
 from packing.sources.roles import Roles
+from packing.sources.spec import DROPPED, SourceSpec
 
 # Files that are written in pieces: the pieces share their ids.
 _PART = re.compile(r"(?:-\d+-of-\d+|(?:part|shard|chunk)[-_]?\d+)(?=\.|$)", re.IGNORECASE)
@@ -124,3 +126,26 @@ def dropped(
     sizes = np.bincount(pairs[0], minlength=count) if n else np.zeros(0, dtype=np.int64)
     incomplete = (sizes < sizes.max())[number] if n else np.zeros(0, dtype=bool)
     return equal, incomplete
+
+
+def without_dropped(built: Built, spec: SourceSpec) -> tuple[Built, dict[str, int]]:
+    """Rows without the groups that AReaL would drop, and how many groups of each kind there are."""
+    rows = built.rows
+    samples = built.records if spec.expand == "turn" else np.arange(len(rows))
+    kinds = dict(zip(DROPPED, dropped(rows.group, built.rewards, samples), strict=True))
+    counts = {
+        kind: len(np.unique(rows.group[at]))
+        for kind, at in kinds.items()
+        if at.any() and (kind in spec.leave_out or kind == "equal-rewards" or not at.all())
+    }
+    out = np.zeros(len(rows), dtype=bool)
+    for kind in spec.leave_out:
+        out |= kinds[kind]
+    if not out.any():
+        return built, counts
+    if out.all():
+        raise SourceError(
+            f"{spec.location}: AReaL would drop every group ({' and '.join(spec.leave_out)}); "
+            "read them with the rest."
+        )
+    return built.only(np.flatnonzero(~out)), counts

@@ -22,7 +22,8 @@ from tests.kernels.forests import (
 
 torch.set_num_threads(1)
 
-COMPILERS = ["eager", "aot_eager", "inductor"]
+# A decoder layer goes through inductor in every run of the suite: model/test_compile.py.
+COMPILERS = ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.deep)]
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # inductor's
 

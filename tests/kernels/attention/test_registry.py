@@ -105,7 +105,9 @@ def test_shapes_that_do_not_fit_are_named(change: dict[str, tuple[int, ...]], me
 
 def test_other_misuse_is_named() -> None:
     mask, x = TreeMask.from_subtree_end(np.full(10, 10)), torch.zeros(1, 2, 10, 16)
-    with pytest.raises(ValueError, match="q has 10 tokens, the mask 9"):
+    with pytest.raises(
+        ValueError, match=r"must be int32 \(10,\), made for the padded length; it is int32 \(9,\)"
+    ):
         tree_attention(x, x, x, TreeMask.from_subtree_end(np.full(9, 9)))
     with pytest.raises(ValueError, match="one floating dtype; they have float32, float64"):
         tree_attention(x, x.double(), x, mask)

@@ -267,7 +267,7 @@ def test_dk_and_dv_are_wide_only_where_that_does_not_spill(release: tuple[int, i
 
 
 def test_a_bushy_tree_takes_narrow_key_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernels.triton.tree._architecture", lambda device: 90)
+    monkeypatch.setattr("kernels.triton.tree.architecture", lambda device: 90)
     chain = TreeMask.from_subtree_end(subtree_end_of([(-1, 2_000)]))
     bushy = TreeMask.from_subtree_end(subtree_end_of([(-1, 64)] + [(0, 64)] * 40))
     configs = [
@@ -281,7 +281,7 @@ def test_the_operator_takes_the_tiles_of_its_tree_and_tensors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Halved where the tree is bushy; those of pointers where a tensor cannot be described."""
-    monkeypatch.setattr("kernels.triton.tree._architecture", lambda device: 90)
+    monkeypatch.setattr("kernels.triton.tree.architecture", lambda device: 90)
     monkeypatch.setattr("kernels.triton.tree.triton_version", lambda: (3, 9))
     monkeypatch.setattr("kernels.triton.tree.forward", lambda *given: given[-1])
     monkeypatch.setattr("kernels.triton.tree.backward", lambda *given: given[-1]["dkv"])
@@ -330,6 +330,16 @@ def test_reasons_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("kernels.triton.tree.triton_version", lambda r=release: r)
         reason = unavailable_reason(torch.device("cuda"), torch.bfloat16, 64)
         assert reason is None if said is None else said in str(reason)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    for release, numpy_version, runs in (
+        ((3, 6), "2.3.5", True),
+        ((3, 6), "2.4.0", False),
+        ((3, 9), "2.4.0", True),
+    ):
+        monkeypatch.setattr("kernels.triton.tree.triton_version", lambda r=release: r)
+        monkeypatch.setattr("numpy.__version__", numpy_version)
+        said = unavailable_reason(CPU, torch.float32, 64)
+        assert said is None if runs else "pip install 'numpy<2.4'" in str(said)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "not installed" in str(unavailable_reason(CPU, torch.float32, 64))
 
@@ -341,9 +351,9 @@ def test_inputs_that_do_not_fit_are_named(monkeypatch: pytest.MonkeyPatch) -> No
     for q, k, v, said in [
         (x.q[0], x.k, x.v, "must be"),
         (x.q, x.k, x.v[:, :1], "must be"),
-        (x.q[:, :, :8], x.k, x.v, "same batch, tokens"),
-        (x.q[:, :3], x.k, x.v, "3 query heads are no multiple of 2"),
-        (x.q.half(), x.k, x.v, "one dtype; they have float16, float32, float32"),
+        (x.q[:, :, :8], x.k, x.v, "agree in batch, tokens"),
+        (x.q[:, :3], x.k, x.v, "3 query heads must be a multiple of the 2"),
+        (x.q.half(), x.k, x.v, "one floating dtype; they have float16, float32"),
         (x.q[:, :, :8], x.k[:, :, :8], x.v[:, :, :8], r"int32 \(8,\)"),
         (x.q[:, :0], x.k, x.v, "empty"),
     ]:

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packing.batch.dispatch import batches
+from packing.batch.passes import Comparison
 from packing.batch.pipeline import as_they_stand, simulate
 from packing.batch.refusal import BatchRefused
-from packing.batch.simulation import BatchSimulation, Comparison
+from packing.batch.simulation import BatchSimulation
 from packing.batch.spec import BatchSpec
 from packing.packers.areal import pack_areal
 from packing.packers.flat import PaddingRule

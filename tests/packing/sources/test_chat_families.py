@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from packing.sources.chat.template import Conversation, Renderer
-from packing.sources.chat.tokenizer import BUNDLED_FOLDER, load_tokenizer
+from packing.sources.chat.tokenizer_files import BUNDLED_FOLDER, load_tokenizer
 from packing.sources.errors import Where
 from packing.sources.loaded import Loaded
 from tests.packing.chat_families import FAMILIES, TALKS, TOOL, Family

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from packing.sources.build import Origin
 from packing.sources.chat.messages import normalised
 from packing.sources.chat.template import Conversation, Renderer
-from packing.sources.chat.tokenizer import BUNDLED_FOLDER, load_tokenizer
+from packing.sources.chat.tokenizer_files import BUNDLED_FOLDER, load_tokenizer
 from packing.sources.errors import SourceError, Where
 from tests.packing.chat_families import CHATML, FAMILIES, Family, said
 from tests.packing.source_files import own_cache, read, write_lines

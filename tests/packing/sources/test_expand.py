@@ -17,7 +17,7 @@ from packing.sources.build import joined
 from packing.sources.chat.messages import normalised
 from packing.sources.chat.shape import common
 from packing.sources.chat.template import Conversation, Part, Renderer
-from packing.sources.chat.tokenizer import load_tokenizer
+from packing.sources.chat.tokenizer_files import load_tokenizer
 from packing.sources.errors import SourceError, Where
 from tests.packing.source_files import own_cache, read, texts, tool_talk, write_lines
 
@@ -223,7 +223,7 @@ class TestMessages:
 def test_a_template_that_refuses_is_quoted(tmp_path: Path) -> None:
     folder = tmp_path / "tokenizer"
     folder.mkdir()
-    from packing.sources.chat.tokenizer import BUNDLED_FOLDER
+    from packing.sources.chat.tokenizer_files import BUNDLED_FOLDER
 
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).write_bytes((BUNDLED_FOLDER / name).read_bytes())

@@ -18,13 +18,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 import packing.sources
-from packing.sources.errors import SourceError
+from packing.sources.chat.tokenizer_files import load_tokenizer
+from packing.sources.errors import SourceError, Where
 from packing.sources.load import load_here as load
 from packing.sources.loaded import Loaded
 from packing.sources.problems import Flag
+from packing.sources.records.given import given_ids, padding_of
 from packing.sources.records.values import packed_kind
+from packing.sources.roles import Roles, recognise
 from packing.sources.spec import SourceSpec
 from tests.packing.source_files import own_cache, read, texts, tokens, write_lines
 
@@ -242,6 +246,63 @@ class TestWhereTheAnswerStands:
         assert tokens(read(write_lines(tmp_path / "a.jsonl", [record]))) == tokens(expected)
 
 
+@pytest.fixture(scope="module")
+def begins(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tokenizer]:
+    folder = tmp_path_factory.mktemp("begins")
+    for file in BUNDLED.parent.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    made = Tokenizer.from_file(str(BUNDLED))
+    start = ("<|im_start|>", made.token_to_id("<|im_start|>"))
+    made.post_processor = TemplateProcessing(single=f"{start[0]} $A", special_tokens=[start])
+    made.save(str(folder / "tokenizer.json"))
+    return folder, made
+
+
+class TestPlainPrompts:
+    """A prompt of plain text begins as the tokenizer's own encode lets it begin."""
+
+    @pytest.mark.parametrize(
+        ("prompt", "stripped"),
+        [
+            ("user\n1?\nassistant\n", True),
+            (f"<|im_start|>user\n1?{END}\n<|im_start|>assistant\n", False),
+            ("Who is the assistant", False),
+            ("", False),
+        ],
+    )
+    def test_special_tokens_that_were_left_out_are_told(
+        self, prompt: str, stripped: bool, tmp_path: Path
+    ) -> None:
+        loaded = read(write_lines(tmp_path / "a.jsonl", [{"prompt": prompt, "completion": "2"}]))
+        assert bool(loaded.flags[0] & Flag.STRIPPED) == stripped
+
+    @pytest.mark.parametrize("text", ["1 + 1 = ", " x", "<|im_start|>user\n1?", "a<|im_start|>"])
+    def test_ids_are_those_of_the_engine(
+        self, begins: tuple[Path, Tokenizer], text: str, tmp_path: Path
+    ) -> None:
+        folder, made = begins
+        once = made.encode(text).ids
+        once = once[1:] if once[:1] == once[1:2] else once  # not twice
+        settings: dict[str, Any] = {"tokenizer": str(folder)}
+        for record in ({"prompt": text}, {"text": text + END}):
+            loaded = read(write_lines(tmp_path / "a.jsonl", [record]), **settings)
+            assert loaded.rows[0].tolist()[: len(once)] == once
+        rows = [{"prompt": text, "completions": ["2", "3"]}]
+        loaded = read(write_lines(tmp_path / "b.jsonl", rows), **settings)
+        assert [r[: len(once)].tolist() for r in loaded.rows] == [once] * 2
+        said = any("begin with <|im_start|>" in n for n in loaded.provenance.notes)
+        assert said == (not text.startswith("<|im_start|>"))
+        assert loaded.prompt_lengths is not None
+        assert loaded.prompt_lengths.tolist() == [len(once)] * 2
+
+    def test_chats_and_answers_alone_begin_as_they_are(
+        self, begins: tuple[Path, Tokenizer], tmp_path: Path
+    ) -> None:
+        for record in ({"question": "1?", "answer": "2"}, {"completion": "2"}):
+            path = write_lines(tmp_path / "a.jsonl", [record])
+            assert tokens(read(path, tokenizer=str(begins[0]))) == tokens(read(path))
+
+
 class TestMasksThatAreThere:
     """8: ids and masks of the file are the row's; padding is never trained."""
 
@@ -311,10 +372,97 @@ class TestMasksThatAreThere:
         trained = loaded.rows.loss_mask
         assert ([0] * len(ids) if trained is None else trained.tolist()) == mask
 
-    def test_padding_that_is_guessed_is_told(self, tmp_path: Path) -> None:
-        record = {"input_ids": [5, 6, 0, 0, 0], "loss_mask": [0, 1, 0, 0, 0]}
-        loaded = read(write_lines(tmp_path / "a.jsonl", [record]))
-        assert tokens(loaded) == [[5, 6]] and loaded.flags[0] & Flag.PADDING
+    # (records, named in them or by the tokenizer, rows, flags of each)
+    PADDED: tuple[tuple[list[dict[str, Any]], list[list[int]], list[int]], ...] = (
+        # All that follows what is trained is one id.
+        ([{"input_ids": [5, 6, 0, 0], "loss_mask": [0, 1, 0, 0]}], [[5, 6]], [Flag.PADDING]),
+        # A prompt may begin so: one row shows nothing.
+        (
+            [{"input_ids": [7, 7, 7, 6, 5], "loss_mask": [0, 0, 0, 0, 1]}],
+            [[7, 7, 7, 6, 5]],
+            [Flag.MAYBE_PADDED],
+        ),
+        # Rows of many widths that begin so are not padded to any of them.
+        (
+            [
+                {"input_ids": [7] * n + [6, 5], "loss_mask": [0] * (n + 1) + [1]}
+                for n in range(2, 9)
+            ],
+            [[7] * n + [6, 5] for n in range(2, 9)],
+            [Flag.MAYBE_PADDED] * 7,
+        ),
+        # The file names the id.
+        (
+            [{"input_ids": [7, 7, 6, 5], "loss_mask": [0, 0, 0, 1], "pad_token_id": 7}],
+            [[6, 5]],
+            [Flag.PADDING],
+        ),
+        # Many rows show it, without any mask: prompts padded at their start, responses at the end.
+        (
+            [
+                {"prompts": [0] * n + [6] * (6 - n), "responses": [5] * (6 - n) + [2] + [0] * n}
+                for n in range(5)
+            ],
+            [[6] * (6 - n) + [5] * (6 - n) + [2] for n in range(5)],
+            [0, *[Flag.PADDING] * 4],
+        ),
+        # The padding id also ends texts: one of it stays where no mask says otherwise.
+        (
+            [
+                {"prompts": [8 + n], "responses": [5 + n] * (6 - n) + [2] * (n + 1)}
+                for n in range(5)
+            ],
+            [[8 + n] + [5 + n] * (6 - n) + [2] for n in range(5)],
+            [0, *[Flag.PADDING] * 4],
+        ),
+        # One of each cannot be told from a text that ends so: it stays, and says so.
+        ([{"prompts": [8], "responses": [5, 2, 2]}], [[8, 5, 2, 2]], [Flag.MAYBE_PADDED]),
+    )
+
+    @pytest.mark.parametrize("case", range(len(PADDED)))
+    def test_padding_is_known_or_kept_and_told(self, case: int, tmp_path: Path) -> None:
+        records, rows, flags = self.PADDED[case]
+        loaded = read(write_lines(tmp_path / "a.jsonl", records))
+        assert tokens(loaded) == rows
+        assert (loaded.flags & np.uint16(Flag.PADDING | Flag.MAYBE_PADDED)).tolist() == flags
+
+    def test_a_tokenizer_names_the_padding(self, tmp_path: Path) -> None:
+        bundled = load_tokenizer("bundled")
+        pad, end = bundled.special_id("pad_token"), bundled.special_id("eos_token")
+        assert pad is not None and pad != end
+        record = {"input_ids": [pad, pad, 6, 5], "loss_mask": [0, 0, 0, 1]}
+        path = write_lines(tmp_path / "a.jsonl", [record])
+        assert tokens(read(path, tokenizer="bundled")) == [[6, 5]]
+        assert tokens(read(path)) == [[pad, pad, 6, 5]]
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.data())
+    def test_a_batch_is_unpadded_where_it_shows_and_nowhere_else(self, data: st.DataObject) -> None:
+        """Rows of one width are theirs again; rows of their own widths stay as they are."""
+        lengths = data.draw(st.permutations(range(2, 12)))
+        rows = [data.draw(st.lists(st.integers(1, 3), min_size=n, max_size=n)) for n in lengths]
+        left, masked = data.draw(st.booleans()), data.draw(st.booleans())
+
+        def record(row: list[int], pad: list[int]) -> dict[str, Any]:
+            own = [0] * (len(row) - 1) + [1]
+            made = {"input_ids": pad + row if left else row + pad}
+            return made | ({"loss_mask": pad + own if left else own + pad} if masked else {})
+
+        assert self.unpadded([record(row, []) for row in rows]) == rows
+        apart = [[10 + n, *row, 30] for n, row in enumerate(rows)]
+        batch = [record(row, [0] * (14 - len(row))) for row in apart]
+        assert self.unpadded(batch) == apart
+
+    def unpadded(self, records: list[dict[str, Any]]) -> list[list[int]]:
+        roles, where = Roles(recognise(records)), Where("a")
+        padding = padding_of(records, roles, where, None)
+        out = []
+        for record in records:
+            found = given_ids(record, roles, where)
+            assert found is not None and len(found) == 1
+            (row,) = found
+            out.append([int(i) for p in row.row(padding).parts for i in np.asarray(p.content)])
+        return out
 
     @settings(max_examples=80, deadline=None)
     @given(
@@ -327,19 +475,15 @@ class TestMasksThatAreThere:
         self, prompt: list[int], response: list[tuple[int, bool]], left: int, right: int
     ) -> None:
         """Whatever the padding, the row is the ids between, trained where the mask says so."""
-        from packing.sources.errors import Where
-        from packing.sources.records.given import id_rows
-        from packing.sources.roles import Roles, recognise
-
         record = {
             "prompts": [0] * left + prompt,
             "responses": [t for t, _ in response] + [0] * right,
             "attention_mask": [0] * left + [1] * (len(prompt) + len(response)) + [0] * right,
             "response_mask": [int(m) for _, m in response] + [0] * right,
         }
-        rows = id_rows(record, Roles(recognise([record])), Where("a"))
+        rows = given_ids(record, Roles(recognise([record])), Where("a"))
         assert rows is not None
-        made = [(int(i), p.trained) for p in rows[0].parts for i in np.asarray(p.content)]
+        made = [(int(i), p.trained) for p in rows[0].row(None).parts for i in np.asarray(p.content)]
         assert made == [(i, False) for i in prompt] + response
 
 

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from packing.rows import Rows
 from packing.sources import cache
-from packing.sources.chat.tokenizer import load_tokenizer
+from packing.sources.chat.tokenizer_files import load_tokenizer
 from packing.sources.errors import LoadCancelled, SourceError
-from packing.sources.files.paths import SourceFile
 from packing.sources.load import Progress
 from packing.sources.load import load_here as load
 from packing.sources.problems import Flag, over_context
@@ -36,7 +35,7 @@ from tests.packing.source_files import (
 
 __all__ = ["own_cache"]
 
-load_module = importlib.import_module("packing.sources.load")  # its face has the function
+load_module = importlib.import_module("packing.sources.here")
 
 
 def many(folder: Path, rows: int = 3000) -> Path:
@@ -106,24 +105,6 @@ class TestCache:
             np.testing.assert_array_equal(getattr(second, name), getattr(first, name))
         for name in ("roles", "columns", "problems", "preview", "role_tokens", "prefix", "spec"):
             assert getattr(second, name) == getattr(first, name), name
-
-    def test_a_long_file_is_read_once_by_all_processes(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(cache, "HASH_BLOCK", 1000)
-        path = many(tmp_path, 100)
-        told: list[float] = []
-
-        def digest() -> str:
-            monkeypatch.setattr(cache, "_known_digests", {})  # as another process begins
-            told.clear()
-            return cache.content_digest([SourceFile("a", path)], told.append, lambda: False)
-
-        first = digest()
-        assert told
-        assert digest() == first and not told
-        path.write_text(path.read_text().replace("is 7", "is 88", 1))
-        assert digest() != first and told
 
     def test_what_decides_the_rows_decides_the_entry(self, tmp_path: Path) -> None:
         path = write_lines(tmp_path / "a.jsonl", [gsm8k_record(n) for n in range(3)])

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from packing.sources import fields
+from packing.sources.columns import describe
 from packing.sources.errors import SourceError
-from packing.sources.roles import describe, recognise
+from packing.sources.roles import recognise
 from tests.packing.source_files import (
     gsm8k_record,
     own_cache,

@@ -14,7 +14,8 @@ import pytest
 
 from packing.prefixes import PrefixOrder
 from packing.rows import Rows
-from packing.sources.chat.tokenizer import Tokenizer, load_tokenizer
+from packing.sources.chat.tokenizer import Tokenizer
+from packing.sources.chat.tokenizer_files import load_tokenizer
 from packing.sources.load import load
 from packing.sources.samples import SAMPLES, sample_records
 from packing.sources.spec import SourceSpec

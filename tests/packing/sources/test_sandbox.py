@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from packing.sources import sandbox
-from packing.sources.chat.tokenizer import BUNDLED_FOLDER
+from packing.sources import cache, sandbox
+from packing.sources.chat.tokenizer_files import BUNDLED_FOLDER
 from packing.sources.errors import LoadCancelled, SourceError, Where
 from packing.sources.load import Progress, load, load_here
 from packing.sources.spec import SourceSpec
@@ -153,6 +153,43 @@ class TestLoad:
         assert there.rows.text(there.rows[0]) == here.rows.text(here.rows[0])
         assert seen and seen[-1].rows == len(there.rows)
 
+    def test_files_that_have_not_changed_are_not_read_again(
+        self, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        spec = SourceSpec("file", str(tmp_path))
+        fresh = load(spec)
+        monkeypatch.setattr(cache, "SETTLED_NS", 0)  # what was written a moment ago may change
+        first = load(spec)
+        with monkeypatch.context() as patched:
+            patched.setattr(sandbox, "run", None)
+            again = load(spec)
+            assert again.provenance == first.provenance and again.spec == spec
+            assert again.rows.fingerprint == first.rows.fingerprint == fresh.rows.fingerprint
+            (tmp_path / "only").mkdir()
+            with pytest.raises(TypeError, match="not callable"):  # the child says what is wrong
+                load(spec, allowed_roots=[tmp_path / "only"])
+        before = path.stat()
+        path.write_bytes(path.read_bytes().replace(b"Be brief", b"Be kind."))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert load(spec).rows.fingerprint != first.rows.fingerprint
+        write_lines(tmp_path / "b.jsonl", [tool_talk(7, 0)])
+        assert len(load(spec).rows) == 7
+
+    def test_an_entry_of_another_tokenizer_is_not_taken(
+        self, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(cache, "SETTLED_NS", 0)
+        folder = tmp_path / "tokenizer"
+        folder.mkdir()
+        for file in BUNDLED_FOLDER.iterdir():
+            (folder / file.name).write_bytes(file.read_bytes())
+        spec = SourceSpec("file", str(path), tokenizer=str(folder))
+        load(spec)
+        assert load(spec).provenance.from_cache
+        template = folder / "chat_template.jinja"
+        template.write_text(template.read_text().replace("<|im_start|>", "<|im_start|>!"))
+        assert load(spec).rows.text(load(spec).rows[0]).startswith("<|im_start|>!")
+
     def test_an_upload(self, path: Path) -> None:
         spec = SourceSpec("upload", "a.jsonl")
         made = load(spec, upload=path.read_bytes())
@@ -175,6 +212,10 @@ class TestLoad:
                 loads(SourceSpec("file", str(path)))
             sentences.append(str(caught.value))
         assert sentences[0] == sentences[1]
+
+    def test_a_name_that_no_disk_takes_is_a_sentence(self) -> None:
+        with pytest.raises(SourceError, match=r"cannot be opened \(File name too long\)"):
+            load(SourceSpec("file", "a" * 5000))
 
     def test_folders_that_are_not_allowed(self, path: Path, tmp_path: Path) -> None:
         (tmp_path / "only").mkdir()

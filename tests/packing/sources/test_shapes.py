@@ -18,11 +18,14 @@ from packing.sources.load import load_here as load
 from packing.sources.loaded import Loaded
 from packing.sources.spec import parse_rows
 from tests.packing.source_files import own_cache
-from tests.packing.sources.shapes import SHAPES, Row
+from tests.packing.sources.more_shapes import MORE
+from tests.packing.sources.shapes import SHAPES as FIRST
+from tests.packing.sources.shapes import Row
 from tuning.cli.main import app
 
 __all__ = ["own_cache"]
 
+SHAPES = FIRST | MORE
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "sources.md"
 EMPTY_THINK = "<think>\n\n</think>\n\n"
 

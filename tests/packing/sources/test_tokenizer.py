@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 
 from packing.sources.chat import tokenizer as tokenize
 from packing.sources.chat.tokenizer import (
-    BUNDLED_FOLDER,
     TextError,
     Tokenizer,
     TokenizerError,
-    load_tokenizer,
 )
+from packing.sources.chat.tokenizer_files import BUNDLED_FOLDER, load_tokenizer
 from packing.sources.samples import sample_records
 
 BUNDLED = load_tokenizer("bundled")
@@ -77,7 +76,7 @@ def with_template(folder: Path, template: str) -> Tokenizer:
 @pytest.mark.process
 def test_importing_brings_no_heavy_library() -> None:
     code = (
-        "import sys; from packing.sources.chat.tokenizer import load_tokenizer; "
+        "import sys; from packing.sources.chat.tokenizer_files import load_tokenizer; "
         "load_tokenizer('bundled').encode_batch(['a']); "
         "print([m for m in ('torch', 'transformers', 'jinja2') if m in sys.modules])"
     )

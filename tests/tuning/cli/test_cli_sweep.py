@@ -108,7 +108,8 @@ def test_sweep_and_measure_take_the_same_options() -> None:
     options = {
         name: {o for p in commands[name].params for o in p.opts} for name in ("sweep", "measure")
     }
-    assert options["sweep"] - options["measure"] == {"--caps"}
+    estimates = {"--gpu-run", "--timed"}
+    assert options["sweep"] - options["measure"] == {"--caps"} | estimates
     assert options["measure"] - options["sweep"] == {"--layout", "--way"}
     assert {"rows", "--dp", "--model", "--prompts", "--gradient-checkpointing"} <= options["sweep"]
 
@@ -125,6 +126,36 @@ def test_a_gpu_that_is_not_here_is_estimated_and_says_so(rows_file: str) -> None
     assert Store().entries() == [], "an estimate is no history"
 
 
+def test_what_fits_follows_the_step(rows_file: str) -> None:
+    """AReaL's masks at 131,072 tokens need more than an H100 has; with Espalier inside it fits."""
+    words = ["sweep", rows_file, "--device", "h100-80", "--model", "qwen3-1.7b", "--dtype"]
+    words += ["bfloat16", "--gradient-checkpointing", "--dp", "2", "--caps", "16384,131072"]
+    steps = {}
+    for step in ("areal", "areal-espalier"):
+        result = json.loads(ask(*words, "--step", step, "--json"))
+        assert {p["step_of"] for p in result["points"]} == {step} == {result["step_of"]}
+        steps[step] = {p["max_tokens_per_mb"]: p for p in result["points"]}
+    large = steps["areal"][131072]
+    assert large["fits"] is False and large["step_s"] is None
+    assert "dense mask and create_block_mask, 176" in large["message"]
+    assert all(p["fits"] for p in steps["areal-espalier"].values())
+    assert steps["areal"][16384]["memory_bytes"] > steps["areal-espalier"][16384]["memory_bytes"]
+
+
+def test_a_grid_of_models_gpus_and_caps(rows_file: str) -> None:
+    words = ["whatif", rows_file, "--models", "tiny,small", "--gpus", "l40s,h100-80"]
+    words += ["--caps", "256,512"]
+    grid = json.loads(ask(*words, "--json"))["grid"]
+    assert [(one["model"], one["gpu"]) for one in grid] == [
+        (model, gpu) for model in ("tiny", "small") for gpu in ("l40s", "h100-80")
+    ]
+    for one in grid:
+        for point in one["sweep"]["points"]:
+            assert point["low_s"] <= point["step_s"] <= point["high_s"]
+    lines = ask(*words).splitlines()
+    assert len(lines) == 8 and lines[0].startswith("tiny · l40s · AReaL as it is · 256 · ")
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -133,12 +164,18 @@ def test_a_gpu_that_is_not_here_is_estimated_and_says_so(rows_file: str) -> None
         (["--caps", "300"], "choose a multiple of 128"),
         (["--dtype", "int4"], "dtype is 'int4'; choose one of float32, bfloat16."),
         (["--model", "no-such"], "model 'no-such' is neither a preset"),
+        (["--step", "areal"], "FlexAttention has no backward pass"),
+        (["--step", "areal-espalier"], "--areal-python (scripts/areal_env makes one)"),
+        (["--step", "areal", "--packer", "prefix-aware"], "choose step areal-espalier"),
+        (["--areal-python", "/no/such/python"], "/no/such/python is no Python that runs"),
+        (["--timed", "soon"], "write CAP=SECONDS, such as 16384=41.5"),
         (["--device", "gpu:fast"], "a GPU of one's own is gpu:TFLOPS:GB_PER_S:GIB"),
     ],
 )
 def test_what_cannot_be_run_is_one_sentence(
-    rows_file: str, words: list[str], sentence: str
+    rows_file: str, words: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("ESPALIER_AREAL_PYTHON", raising=False)
     done = runner.invoke(app, ["sweep", rows_file, *words])
     assert done.exit_code == 1
     assert sentence in done.stderr and "Traceback" not in done.stderr

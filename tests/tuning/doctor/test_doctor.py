@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,16 +13,25 @@ import pytest
 from packing.rows import Rows
 from scripts.doctor_examples import OUT, render
 from tests.tuning.configs import BASE, ENGINE, config
-from tests.tuning.doctor_cases import CAP, CASES, MODEL, TREE, Change, actor, backend
+from tests.tuning.doctor_cases import CAP, CASES, KL, MODEL, REF, TREE, Change, actor, backend
+from tuning.areal.config import ArealConfig, ConfigError
 from tuning.areal.schema import Version
-from tuning.doctor.doctor import Finding, check, describe
-from tuning.doctor.rules import RULES
+from tuning.doctor.doctor import Finding, Report, check, describe
+from tuning.doctor.rules import RULES, Case
+from tuning.doctor.rules.memory import Server, need_of, server_of
 
 TRIGGERED: set[str] = set()
 
 
-def found(text: str, rule: str, version: Version = "1.0.4", **given: object) -> list[Finding]:
-    report = check(text, version=version, **given)  # type: ignore[arg-type]
+@cache
+def _report(text: str, version: Version, **given: Any) -> Report:
+    """Kept: one test asks again for what the others have asked for."""
+    return check(text, version=version, **given)
+
+
+def found(text: str, rule: str, version: Version = "1.0.4", **given: Any) -> list[Finding]:
+    asked = check if "rows" in given else _report
+    report = asked(text, version=version, **given)
     hits = [one for one in report.findings if one.rule == rule]
     if hits:
         TRIGGERED.add(rule)
@@ -203,11 +214,86 @@ def test_dummy_trees_many_nodes_and_deep_nesting() -> None:
     assert not found(deep, "many-nodes", rows=short)
 
 
+ADAM = ("pad_to_maximum: true", "pad_to_maximum: true\n  optimizer: {type: adam}")
+FOUR_GPUS = (
+    "my_own:",
+    "cluster: {n_nodes: 1, n_gpus_per_node: 4}\nscheduler: {type: local}\nmy_own:",
+)
+JOINED = (
+    TREE,
+    f"{TREE}\n  scheduling_strategy: {{type: colocation, target: rollout}}\n"
+    "  weight_update_mode: disk",
+)
+VLLM = ('"sglang:d4"', '"vllm:d4"')
+
+
+def _ref_on_the_actors_gpus(text: str) -> str:
+    ref, own = "ref:\n", "  scheduling_strategy: {type: colocation, target: actor}\n"
+    return text.replace(REF[0], REF[1].replace(ref, ref + own)).replace(KL, "kl_ctl: 0.1")
+
+
 def test_memory_is_a_lower_bound_with_its_parts() -> None:
     problem = found(BASE, "memory", memory_budget_gib=1.0)[0].problem
     for part in ("masks", "logits", "weights", "activations not counted"):
         assert part in problem
     assert not found(BASE, "memory", memory_budget_gib=80.0)
+    # the share of a server on the same GPU, and what it leaves for a tree
+    crowded = config(ADAM, FOUR_GPUS, VLLM)
+    left = found(crowded, "server-memory", memory_budget_gib=80.0)[0]
+    assert left.severity == "fails at first batch" and "actor runs on the same GPU" in left.problem
+    roomy = crowded.replace("my_own:", "vllm: {gpu_memory_utilization: 0.5}\nmy_own:")
+    assert not found(roomy, "server-memory", memory_budget_gib=80.0)
+    assert not found(config(ADAM, VLLM), "server-memory", memory_budget_gib=80.0)
+    start = found(crowded, "server-memory", memory_budget_gib=40.0)[0]
+    assert start.severity == "fails at start" and "Free memory on device" in start.says
+    heavy = config(("Qwen/Qwen3-1.7B", "Qwen/Qwen3-32B"))
+    assert "mem-fraction-static" in found(heavy, "server-memory", memory_budget_gib=48.0)[0].says
+
+
+@pytest.mark.parametrize(
+    ("changes", "version", "bytes_each"),
+    [
+        ([ADAM], "1.0.4", 16 / 4),  # float32 weight, gradient and two moments over four ranks
+        ([ADAM], "1.0.3", 8 / 4),  # no optimizer_dtype yet: all in bfloat16
+        ([ADAM, (TREE, f"{TREE}\n  optimizer_dtype: bfloat16")], "main", 8 / 4),
+        ([ADAM, (TREE, f"{TREE}\n  fsdp: {{offload_params: true}}")], "main", 0),
+        ([ADAM, (TREE, f"{TREE}\n  fsdp: {{per_layer_optim_step: true}}")], "main", 8 / 4),
+        ([ADAM, (TREE, f"{TREE}\n  use_lora: true")], "main", 4 / 4),
+        ([(ADAM[0], ADAM[1].replace("adam", "adam_bf16"))], "main", (8 + 6) / 4),
+        ([(ADAM[0], ADAM[1].replace("adam", "sgd"))], "main", 8 / 4),
+        ([ADAM, backend("archon:d4")], "main", 8 / 4),
+        ([ADAM, backend("megatron:d4")], "main", 2 + 4 + 12 / 4),
+        ([(ADAM[0], ADAM[1].replace("adam", "adam_bf16")), backend("megatron:d4")], "main", 8),
+    ],
+)
+def test_what_an_engine_keeps_follows_its_optimizer(
+    changes: list[Change], version: Version, bytes_each: float
+) -> None:
+    gib = 1_721_000_000 * bytes_each / 2**30
+    need = need_of(Case(ArealConfig.read(config(*changes)), version))
+    assert need.parts.get("weights, gradients, optimizer", 0) == pytest.approx(gib)
+
+
+def test_engines_on_one_gpu_are_added_and_what_is_offloaded_is_not() -> None:
+    offload = config(ADAM, JOINED, ("my_own:", "enable_offload: true\nmy_own:"))
+    case = Case(ArealConfig.read(_ref_on_the_actors_gpus(offload)), memory_budget_gib=24.0)
+    assert "ref beside it" in need_of(case).parts  # the actor pays for a ref that stays
+    assert "actor beside it" not in need_of(case.of("ref")).parts  # and leaves while ref runs
+    server = server_of(case)
+    assert isinstance(server, Server) and 0 < server.beside < 2 and not server.stays
+    apart = Case(ArealConfig.read(config(ADAM, REF, (KL, "kl_ctl: 0.1"))), memory_budget_gib=24.0)
+    assert "ref beside it" not in need_of(apart).parts
+
+
+def test_memory_that_cannot_be_known_is_not_checked() -> None:
+    text = config(ADAM, ("Qwen/Qwen3-1.7B", "who/knows"))
+    assert any("memory of actor" in one for one in check(text, memory_budget_gib=80.0).open_points)
+    assert not any("memory" in one for one in check(text).open_points)
+    own = config(ADAM, ("my_own:", "sglang: {mem_fraction_static: null}\nmy_own:"))
+    report = check(own, memory_budget_gib=80.0)
+    assert "memory of the rollout's server: sglang.mem_fraction_static is left to the server" in (
+        report.open_points
+    )
 
 
 def test_every_rule_is_triggered_by_some_test(tmp_path: Path) -> None:
@@ -298,3 +384,54 @@ def test_verdicts_on_published_configs_read_by_hand(shared_dir: Path, name: str)
 
 def test_the_documented_examples_are_what_the_doctor_says(shared_dir: Path) -> None:
     assert OUT.read_text() == render(shared_dir / "data" / "areal_configs")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule", "words"),
+    [
+        ("8192 ", f"{'9' * 400} ", "cap-unset", "bits"),
+        ("8192 ", ".nan ", "wrong-type", "max_tokens_per_mb"),
+        ("fsdp:d4", f"fsdp:d{'4' * 30}", "batch-divides", "do not divide"),
+        ("fsdp:d4", f"fsdp:d{'4' * 5000}", "backend", "no sizes"),
+        ("n_samples: 8", "n_samples: 8\n  a.b: 1", "unknown-key", "gconfig.a.b is no setting"),
+        ("      env_vars:\n        NCCL_DEBUG: WARN", "      env_vars: [a]", "wrong-type", "spec"),
+        ("actor:\n", "actor: hello\nacto:\n", "wrong-type", "actor is 'hello'"),
+        ("n_samples: 8", "n_samples: ${gconfig.n_samples}", "interpolation", "n_samples"),
+        ("actor:\n", "ref: ${ref}\nactor:\n", "interpolation", "ref"),
+        ("path: data", "path: ${hydra:job.name}", "interpolation", "train_dataset.path"),
+    ],
+)
+def test_an_odd_value_is_told_at_its_place_and_nothing_else(
+    old: str, new: str, rule: str, words: str
+) -> None:
+    report = check(config((old, new)), memory_budget_gib=80.0, version="main")
+    named = [one for one in report.errors if one.rule == rule and words in one.problem]
+    assert named and not report.green
+    other = {one.path for one in report.errors} - {named[0].path}
+    assert not any(path.startswith(("saver", "recover", "stats_logger")) for path in other)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"",
+        b"# nothing\n",
+        b"null\n",
+        b"\xff\xfea",
+        bytes(range(256)),
+        b"actor: &a\n  x: *a\n",
+        f"d: {'{a: ' * 90}1{'}' * 90}\n".encode(),
+        f"d: {'[' * 500}\n".encode(),
+        f"a: {'${a}' * 5000}\n".encode(),
+        b'a: "' + b"${oc.select:" * 300 + b"a" + b"}" * 300 + b'"\n',
+        "".join(f"k{n}: 1\n" for n in range(9000)).encode(),
+        b"x: !!python/object/apply:os.system [ls]\n",
+        b"x: !!set {a, b}\n",
+        b"null: 1\n",
+        b"? [a, b]\n: 1\n",
+    ],
+)
+def test_what_is_no_config_is_one_sentence(odd: bytes) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(ArealConfig.read(odd))
+    assert len(str(caught.value)) < 300 and "Traceback" not in str(caught.value)

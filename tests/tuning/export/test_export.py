@@ -10,9 +10,11 @@ import yaml
 from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
+from kernels.model.context import ATTENTION
 from packing.sources.errors import SourceError
 from packing.sources.spec import SourceSpec
 from tuning.areal.backend import Engine
+from tuning.areal.config import ArealConfig
 from tuning.areal.schema import EXPORT_VERSIONS, Version, table
 from tuning.doctor.doctor import check
 from tuning.export.export import (
@@ -28,6 +30,7 @@ from tuning.export.export import (
     settings,
 )
 from tuning.jobs.points import Point, Question
+from tuning.plan.from_config import fill_plan
 from tuning.plan.plan import TuningPlan
 
 PLAN = TuningPlan(
@@ -203,3 +206,31 @@ def test_other_frameworks_are_marked_approximate() -> None:
     verl = render(PLAN, EVIDENCE, form="verl")
     assert "approximate" in verl.splitlines()[0]
     assert "ppo_max_token_len_per_gpu=16384" in verl and "ppo_mini_batch_size=16" in verl
+
+
+def test_with_espalier_inside_the_export_stops_where_it_is_not() -> None:
+    plan = replace(PLAN, step="areal-espalier", ppo_n_minibatches=1)
+    text = render(plan, EVIDENCE)
+    assert yaml.safe_load(text)["attn_impl"] == ATTENTION
+    assert "run by: AReaL with Espalier" in text and 'ESPALIER_AREAL: "1"' in text
+    assert check(text, version="1.0.4").errors == ()
+    assert fill_plan(ArealConfig.read(text), TuningPlan())[0].step == "areal-espalier"
+    assert "attn_impl" not in yaml.safe_load(render(plan, EVIDENCE, trees=False))
+    plain = render(PLAN, EVIDENCE)
+    assert "attn_impl" not in plain and "run by: AReaL as it is" in plain
+    assert "step of AReaL as it is (measured)" in render(
+        PLAN, replace(EVIDENCE, measured=timed(replace(PLAN, step="areal"), "H200"))
+    )
+
+
+def test_what_fits_with_espalier_alone_is_not_exported() -> None:
+    plan = TuningPlan(
+        device="h100-80", step="espalier", model="qwen3-0.6b", max_tokens_per_mb=131_072,
+        gradient_checkpointing=True, dtype="bfloat16",
+    )  # fmt: skip
+    with pytest.raises(ExportError, match="dense mask and create_block_mask") as refusal:
+        render(plan, Evidence())
+    assert "areal-espalier" in str(refusal.value)
+    for other in ({"max_tokens_per_mb": 8192}, {"packer": "prefix-aware"}):
+        assert render(replace(plan, **other), Evidence())
+    assert render(plan, Evidence(), trees=False)

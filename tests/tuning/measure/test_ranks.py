@@ -22,7 +22,8 @@ from packing.rows import Rows
 from tests.tuning.sweep_cases import grpo_rows
 from tuning.jobs.jobs import Jobs
 from tuning.jobs.processes import identity
-from tuning.measure.ranks import RankBench, bench_for, together
+from tuning.measure.areal import bench_for
+from tuning.measure.ranks import RankBench, together
 from tuning.measure.step import Bench
 from tuning.plan.plan import TuningPlan
 from tuning.worker import _devices
@@ -109,7 +110,7 @@ def test_ranks_run_together_only_where_each_has_a_gpu(monkeypatch: pytest.Monkey
     assert _devices("kernels", two) == ["cuda:1"]
     bench = RankBench(PLAN, rows_of_ranks(), device="cpu")
     bench.device = torch.device("cuda:1")
-    assert bench._gpus() == ["5", "6"]
+    assert bench._gpus(2) == ["5", "6"]
 
 
 def ranks_of(pid: int) -> list[psutil.Process]:

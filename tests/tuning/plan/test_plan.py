@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from packing.sources.spec import SourceSpec
 from tuning.areal.backend import Engine
-from tuning.plan.plan import Dispatch, Dtype, Packer, PlanError, TuningPlan
+from tuning.plan.plan import NETWORKS, STEPS, Dispatch, Dtype, Packer, PlanError, Step, TuningPlan
 
 plans = st.builds(
     TuningPlan,
@@ -27,6 +27,8 @@ plans = st.builds(
     engine=st.sampled_from(get_args(Engine)),
     dispatch=st.sampled_from(get_args(Dispatch)),
     packer=st.sampled_from(get_args(Packer)),
+    step=st.sampled_from(STEPS),
+    network=st.sampled_from(NETWORKS),
     dtype=st.sampled_from(get_args(Dtype)),
     max_tokens_per_mb=st.integers(1, 1024).map(lambda n: 128 * n),
     gradient_checkpointing=st.booleans(),
@@ -97,3 +99,39 @@ def test_problems_say_what_to_choose() -> None:
     assert (
         "dp_size is 0; it must be a whole number, at least 1." in TuningPlan(dp_size=0).problems()
     )
+
+
+@pytest.mark.parametrize(
+    ("device", "packer", "step", "timed", "exported"),
+    [
+        ("cpu", "areal", "auto", "espalier", "areal"),
+        ("cuda:1", "areal", "auto", "espalier", "areal"),
+        ("h100-80", "areal", "auto", "areal", "areal"),
+        ("h100-80", "prefix-aware", "auto", "areal-espalier", "areal-espalier"),
+        ("gpu:1:2:3", "areal", "espalier", "espalier", "areal"),
+        ("cpu", "areal", "areal-espalier", "areal-espalier", "areal-espalier"),
+    ],
+)
+def test_whose_step_is_timed_and_whose_is_exported(
+    device: str, packer: Packer, step: Step, timed: str, exported: str
+) -> None:
+    plan = TuningPlan(device=device, packer=packer, step=step)
+    assert (plan.step_of, plan.exported_step) == (timed, exported)
+    assert plan.problems() == []
+
+
+def test_a_step_that_cannot_be_run_says_why_and_what_can() -> None:
+    ours = TuningPlan(packer="prefix-aware", step="areal")
+    (said,) = ours.problems()
+    assert "own first fit" in said and "areal-espalier" in said and "packer areal" in said
+    assert replace(ours, step="areal-espalier").problems() == []
+    assert replace(ours, packer="areal").problems() == []
+    archon = TuningPlan(engine="archon", step="areal-espalier")
+    assert "engine fsdp, or step areal" in " ".join(archon.problems())
+    (said,) = TuningPlan(step="areal").unmeasurable("/python")
+    assert "no backward pass" in said and "areal-espalier" in said and "h100-80" in said
+    inside = TuningPlan(step="areal-espalier")
+    assert "--areal-python" in inside.unmeasurable()[0] and inside.unmeasurable("/python") == []
+    assert "engine is archon" in replace(inside, engine="archon").unmeasurable("/python")[0]
+    for free in (TuningPlan(), TuningPlan(step="areal", device="h100-80")):
+        assert free.unmeasurable() == []

@@ -30,6 +30,7 @@ from tests.app import ROOT
 from tests.packing.strategies import any_rows
 from tests.tuning.workspaces import PLAN, point, rows, sweep, workspace
 from tuning.cli import report as commands
+from tuning.measure.gpu_run import GpuRun
 from tuning.plan.picture import MAX_BANDS, batch_picture
 from tuning.report import figures_of, render_report, tables_of, write_figures, write_tables, zipped
 from tuning.report.tables import step_of
@@ -138,6 +139,18 @@ def test_text_from_outside_is_never_markup(with_text: bool) -> None:
     assert not [name for name, _ in parsed.attributes if name.startswith("on")]
     assert "alert(1)" in parsed.text
     assert "\x00" not in html and "\u202e" not in html
+
+
+def test_a_run_on_a_gpu_has_a_section_and_its_words_are_never_markup() -> None:
+    row = {"provider": EVIL, "tree": EVIL, "tokens": 32_000, "head_dim": 128, "heads": 32}
+    times = {"both_ms_p50": 12.5, "area": 10**8, "kernel_dq_ms": 4.0, "kernel_dq_tile": EVIL}
+    rows = [row | times, row | {"reason": EVIL}]
+    run = GpuRun({"device": "NVIDIA H200", "when": EVIL}, [], [], rows, [])
+    parsed = _Parsed(render_report(workspace(), gpu_run=run))
+    assert "Attention on a GPU" in parsed.text and "12.500" in parsed.text
+    assert "benchmarks.gpu on NVIDIA H200" in parsed.text and not parsed.open
+    assert "script" not in parsed.tags and "img" not in parsed.tags
+    assert "Attention on a GPU" not in render_report(workspace())
 
 
 def with_a_break() -> Workspace:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,30 @@ def test_within_noise_the_smaller_cap_wins_and_beyond_it_does_not() -> None:
     assert getattr(recommend(points, {}), "max_tokens_per_mb", None) == 8192
     noisy = [measured(4096, 2.03, spread=0.5), measured(8192, 2.0, spread=0.5)]
     assert getattr(recommend(noisy, {}), "max_tokens_per_mb", None) == 8192, "at most 1 %"
+
+
+def scenarios(cap: int, *seconds: float) -> Candidate:
+    return replace(estimated(cap, seconds[0]), scenarios_s=seconds)
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "picked"),
+    [
+        ((1.02, 1.1), (1.0, 1.0), 4096),  # 2 % is not worth a larger cap
+        ((1.2, 1.3), (1.0, 1.0), 8192),  # slower whatever holds
+        ((1.2, 0.9), (1.0, 0.95), 4096),  # perhaps slower, perhaps not
+        ((2.4, 2.5), (2.0, 2.1), 8192),  # what all share does not matter
+    ],
+)
+def test_estimates_that_may_be_equal_are_and_the_smaller_cap_is_picked(
+    small: tuple[float, ...], large: tuple[float, ...], picked: int
+) -> None:
+    points = [scenarios(4096, *small), scenarios(8192, *large)]
+    pick = recommend(points, {})
+    assert pick is not None and pick.max_tokens_per_mb == picked
+    slower = points[0].step_s != min(p.step_s or 0 for p in points)
+    assert ("of their difference" in pick.reason) == (picked == 4096 and slower)
+    assert "for all that is known" in pick.runner_up or picked == 8192
 
 
 def test_what_does_not_fit_with_a_margin_is_left() -> None:

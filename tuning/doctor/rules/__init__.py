@@ -10,6 +10,7 @@ from tuning.doctor.rules import (  # noqa: F401  # each registers its rules
     joined,
     memory,
     model,
+    placement,
     schema,
     start,
 )

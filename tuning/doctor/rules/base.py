@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from math import isfinite
 from typing import Any, Literal
 
 from packing.rows import Rows
@@ -18,6 +19,8 @@ from tuning.areal.schema import Version
 Severity = Literal["fails at start", "fails at first batch", "silently wrong", "slow", "no effect"]
 Scope = Literal["trees", "engine", "actor", "file"]
 """Each engine whose trees are on, each engine; the actor with trees, the file as a whole."""
+MOST_TOKENS = 2**32
+"""Of a tree: its mask alone would have more bytes than any machine."""
 ERRORS: tuple[Severity, ...] = ("fails at start", "fails at first batch", "silently wrong")
 _WHEN: dict[Severity, str] = {
     "fails at start": "when the run starts",
@@ -57,7 +60,12 @@ class Finding:
         return self.severity in ERRORS
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"fix": dict(self.fix)}
+        """Plain values; a number that JSON has not (nan, inf) as YAML writes it."""
+        fix = {
+            path: str(value) if isinstance(value, float) and not isfinite(value) else value
+            for path, value in self.fix.items()
+        }
+        return asdict(self) | {"fix": fix}
 
 
 @dataclass(frozen=True)
@@ -203,9 +211,9 @@ class Case:
 
     @cached_property
     def cap(self) -> int | None:
-        """``max_tokens_per_mb`` where it is a positive number."""
+        """``max_tokens_per_mb`` where it is a positive number that a tree could have."""
         value = self.setting("mb_spec.max_tokens_per_mb")
-        return value if isinstance(value, int) and value > 0 else None
+        return value if isinstance(value, int) and 0 < value <= MOST_TOKENS else None
 
     @property
     def minibatches(self) -> int | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from tuning.areal.config import UNKNOWN
-from tuning.doctor.rules.base import Case, Found, rule
+from tuning.doctor.rules.base import MOST_TOKENS, Case, Found, rule
 
 _CAP = "mb_spec.max_tokens_per_mb"
 _TREE = "models/tree_attn/tree.py, build_packed_tree_batch"
@@ -22,6 +22,13 @@ def cap_unset(case: Case) -> Iterator[Found]:
             f"max_tokens_per_mb is {state}; a tree needs a size.",
             f"Set {case.path(_CAP)}, such as 8192; the Tune page finds the fastest.",
             "MicroBatchSpec.max_tokens_per_mb must be a positive value for tree training.",
+        )
+    elif isinstance(value, int) and value > MOST_TOKENS:
+        yield case.found(
+            _CAP,
+            f"max_tokens_per_mb has {len(f'{value:x}') * 4} bits; each tree is padded to it.",
+            f"Set {case.path(_CAP)}, such as 8192; the Tune page finds the fastest.",
+            "torch.OutOfMemoryError: CUDA out of memory",
         )
 
 

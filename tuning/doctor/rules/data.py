@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from packing.batch.dispatch import Dispatch
+from packing.batch.passes import Comparison
 from packing.batch.pipeline import simulate
 from packing.batch.refusal import DEEPEST_PATH, BatchRefused
-from packing.batch.simulation import BatchSimulation, Comparison
+from packing.batch.simulation import BatchSimulation
 from packing.batch.spec import BatchSpec
 from packing.metrics import padded_token_ratio, tree_token_ratio
 from packing.prefixes import PrefixOrder

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from tuning.doctor.rules.base import Case, Found, Refusal, rule
 
-_OPTIMIZERS = ("adam", "adam_bf16", "sgd")
 _SCHEDULERS = ("constant", "linear", "cosine")
 
 
@@ -18,6 +17,13 @@ def _trains(case: Case) -> bool:
     return isinstance(case.setting("optimizer"), Mapping)
 
 
+_SCHEDULE = Refusal(
+    "optimizer.lr_scheduler_type",
+    lambda c: _trains(c) and c.setting("optimizer.lr_scheduler_type") not in _SCHEDULERS,
+    "There is no such schedule of the learning rate.",
+    "Unsupported lr scheduler type",
+    {"optimizer.lr_scheduler_type": "constant"},
+)
 SETUPS: dict[str, tuple[Refusal, ...]] = {
     "megatron": (
         Refusal(
@@ -37,6 +43,25 @@ SETUPS: dict[str, tuple[Refusal, ...]] = {
             "MegatronEngine LoRA POC currently only supports bridge_type='megatron-bridge'.",
             {"megatron.bridge_type": "megatron-bridge"},
         ),
+        Refusal(
+            "optimizer.type",
+            lambda c: (
+                _trains(c) and c.setting("optimizer.type") not in ("adam", "adam_bf16", "sgd")
+            ),
+            "Megatron has no such optimizer.",
+            "Only AdamW/sgd optimizer is supported in this engine.",
+            {"optimizer.type": "adam"},
+        ),
+    ),
+    "archon": (
+        Refusal(
+            "optimizer.type",
+            lambda c: _trains(c) and c.setting("optimizer.type") not in ("adam", "sgd"),
+            "Archon has no such optimizer.",
+            "Unsupported optimizer type",
+            {"optimizer.type": "adam"},
+        ),
+        _SCHEDULE,
     ),
     "fsdp": (
         Refusal(
@@ -55,7 +80,9 @@ SETUPS: dict[str, tuple[Refusal, ...]] = {
         ),
         Refusal(
             "optimizer.type",
-            lambda c: _trains(c) and c.setting("optimizer.type") not in _OPTIMIZERS,
+            lambda c: (
+                _trains(c) and c.setting("optimizer.type") not in ("adam", "adam_bf16", "sgd")
+            ),
             "FSDP has no such optimizer.",
             "Only adam/adam_bf16/sgd optimizer is supported in this engine.",
             {"optimizer.type": "adam"},

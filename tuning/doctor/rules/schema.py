@@ -6,7 +6,8 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tuning.areal.config import REMOVED, UNKNOWN
+from tuning.areal.config import AGENT_KEYS, REMOVED, UNKNOWN
+from tuning.areal.names import PLUGIN_ATTENTION
 from tuning.areal.parser import Refusal, raw_at, sections
 from tuning.areal.schema import (
     REQUIRED,
@@ -56,7 +57,7 @@ def unknown_key(case: Case) -> Iterator[Found]:
         yield _unknown(case, one.path, one.section, one.says)
     known = table(case.version, case.config.class_name)
     parsed = case.config.parsed(case.version)
-    for key in parsed.own if known else ():
+    for key in (one for one in parsed.own if known and one not in AGENT_KEYS):
         # A script may extend the top level; a misspelt or a removed key is not its own.
         near = difflib.get_close_matches(key, set(known) - set(case.config.values), 1, 0.85)
         if near or versions_with(case.config.class_name, key):
@@ -99,6 +100,9 @@ def wrong_type(case: Case) -> Iterator[Found]:
         elif known is not None and known.section:
             problem = f"{one.path} is {one.value!r}, but holds settings ({known.section})."
             mend = "Write them below it, indented"
+        elif isinstance(one.value, list | dict):
+            problem = f"{one.path} holds something that it cannot hold: {one.says}."
+            mend = f"Correct what stands below {one.path}"
         else:
             problem = f"{one.path} is {_shown(one.value)}; {_wanted(known)}."
             mend = f"Write {_wanted(known, short=True)}"
@@ -178,9 +182,9 @@ def parsed_fields(case: Case) -> Iterator[tuple[str, Field, Any]]:
 @rule("wrong-value", "fails at start", "api/cli_args.py, __post_init__ of the class", "file")
 def wrong_value(case: Case) -> Iterator[Found]:
     for path, known, value in parsed_fields(case):
-        if not known.refuses(value):
+        if not known.refuses(value) or (value == PLUGIN_ATTENTION and case.trees):
             continue
-        length = len(value) if known.lengths else value
+        length = len(value) if known.lengths and hasattr(value, "__len__") else value
         fix = {} if known.lengths or known.default in (None, "") else {path: known.default}
         what = f"has {length} entries" if known.lengths else f"is {_shown(value)}"
         default = "" if known.lengths else _default(known)

@@ -8,19 +8,9 @@ from dataclasses import replace
 from tuning.areal.config import UNKNOWN
 from tuning.areal.schema import REQUIRED, Version
 from tuning.doctor.rules.base import Case, Found, Refusal, rule
+from tuning.doctor.rules.placement import colocated
 
-_TWO_CONTROLLERS: tuple[Version, ...] = ("1.0.4", "v1.0.4", "2.0.0", "main")
-
-
-def _joins(case: Case, role: str, target: str) -> bool:
-    strategy = case.get(f"{role}.scheduling_strategy")
-    if not isinstance(strategy, Mapping):
-        return False
-    return strategy.get("type") == "colocation" and strategy.get("target") == target
-
-
-def _colocated(case: Case) -> bool:
-    return _joins(case, "actor", "rollout") or _joins(case, "rollout", "actor")
+_TWO_CONTROLLERS: tuple[Version, ...] = ("1.0.4", "2.0.0", "main")
 
 
 def _hands_over(case: Case) -> bool:
@@ -30,7 +20,7 @@ def _hands_over(case: Case) -> bool:
 
 
 def _needs_offload(case: Case) -> bool:
-    by_actor = (_colocated(case) or case.get("actor.offload") is True) and not _hands_over(case)
+    by_actor = (colocated(case) or case.get("actor.offload") is True) and not _hands_over(case)
     roles = ("critic", "ref", "teacher")
     return by_actor or any(case.get(f"{role}.offload") is True for role in roles)
 
@@ -55,7 +45,7 @@ STARTS: tuple[Refusal, ...] = (
     Refusal(
         "actor.weight_update_mode",
         lambda c: (
-            _colocated(c)
+            colocated(c)
             and c.get("actor.weight_update_mode")
             not in (("disk", "awex") if c.version == "main" else ("disk",))
         ),
@@ -178,38 +168,3 @@ def weight_update_mode(case: Case) -> Iterator[Found]:
             when="when the trainer starts, after workers are made",
             fix={"actor.weight_update_mode": known.default},
         )
-
-
-@rule("gpus", "fails at start", "infra/scheduler; cluster of the config", "file")
-def gpus(case: Case) -> Iterator[Found]:
-    """GPUs asked for against those of the cluster, roles on GPUs of their own counted."""
-    nodes, each = case.get("cluster.n_nodes"), case.get("cluster.n_gpus_per_node")
-    given = case.config.has("cluster.n_nodes") and case.config.has("cluster.n_gpus_per_node")
-    if not given or not isinstance(nodes, int) or not isinstance(each, int):
-        return
-    if nodes * each <= 0:
-        return
-    asked: dict[str, int] = {}
-    for role in case.engines:
-        backend = case.of(role).backend
-        strategy = case.get(f"{case.of(role).path('scheduling_strategy')}")
-        alone = not isinstance(strategy, Mapping) or strategy.get("type") != "colocation"
-        if backend is not None and alone:
-            asked[role] = backend.gpus
-    if case.server is not None and case.config.has("rollout.backend") and not _colocated(case):
-        asked["rollout"] = case.server.gpus
-    total = sum(asked.values())
-    if total <= nodes * each:
-        return
-    listed = " + ".join(f"{role} {n}" for role, n in asked.items())
-    local = case.get("scheduler.type") == "local"
-    yield Found(
-        f"{total} GPUs are asked for ({listed}); the cluster has {nodes} × {each}.",
-        "Ask for fewer, or give cluster.n_nodes and n_gpus_per_node what there is.",
-        says="" if local else "the scheduler waits for resources that never come",
-        path="cluster",
-        when="in every step: the local scheduler gives the same GPU to two workers"
-        if local
-        else "when workers are placed",
-        severity="slow" if local else None,
-    )

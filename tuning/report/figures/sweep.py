@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from packing.spec import BLOCK_SIZE
 from tuning.plan.numbers import gib, many, number, ratio, seconds
+from tuning.plan.plan import STEP_NAMES
 from tuning.report.figures.chart import (
     SERIES,
     Chart,
@@ -93,7 +94,12 @@ def _steps(
             line, height = _level(label, one.step_s, most, color, dash, ends)
             series.append(line)
             top = max(top, height * 1.1)
-    return Panel("seconds a step", 230, top, tuple(s for s in series if s.points))
+    return Panel(
+        f"seconds a step, {STEP_NAMES[result.step_of]}",
+        230,
+        top,
+        tuple(s for s in series if s.points),
+    )
 
 
 def _level(
