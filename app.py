@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
 import streamlit as st
+from starlette.middleware import Middleware
 
 from pages import __file__ as pages
+from pages.shared.guard import Guard
 
 
 def _import_ahead() -> None:
@@ -21,7 +24,8 @@ def _import_ahead() -> None:
     del pandas, plotly, load, batch
 
 
+os.umask(0o077)  # what is uploaded and measured is its owner's
 threading.Thread(target=_import_ahead, name="import-ahead", daemon=True).start()
 # st.App, and not a script with st.navigation: with a folder pages/ beside the main script,
 # a deep link to a fresh server would skip the frame.
-app = st.App(Path(pages).parent / "frame.py")
+app = st.App(Path(pages).parent / "frame.py", middleware=[Middleware(Guard)])

@@ -6,6 +6,9 @@ import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 from pages.shared import state, style, summary, waiting
+from pages.shared.text import plain
+from pages.shared.widgets import draw_asked
+from tuning.jobs.folders import problem
 
 st.set_page_config(page_title="Espalier", page_icon="🌿", layout="wide")
 
@@ -41,7 +44,11 @@ style.apply()
 with st.container(key="summary"):
     summary.draw()
 for sentence in state.refused():
-    st.warning(sentence, icon=":material/link_off:")
+    st.warning(plain(sentence), icon=":material/link_off:")
+if sentence := problem():
+    st.warning(plain(sentence), icon=":material/folder_off:")
+if (asked := state.asked()) is not None:
+    draw_asked(asked, state.load_asked, "link")
 page.run()
 state.write_url()
 waiting.redraw()

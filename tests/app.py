@@ -26,9 +26,9 @@ _STARTS_WITHIN_S = 90
 
 
 @contextmanager
-def running(home: Path, files: Path | None = None) -> Iterator[Server]:
+def running(home: Path, files: Path | None = None, token: str = "") -> Iterator[Server]:
     """A server from its first answer to its end."""
-    server = Server(home, files)
+    server = Server(home, files, token)
     try:
         server.start()
         yield server
@@ -39,8 +39,8 @@ def running(home: Path, files: Path | None = None) -> Iterator[Server]:
 class Server:
     """A running app; ``home`` holds its data and cache, ``files`` what may be opened by path."""
 
-    def __init__(self, home: Path, files: Path | None = None) -> None:
-        self.home = home
+    def __init__(self, home: Path, files: Path | None = None, token: str = "") -> None:
+        self.home, self.token = home, token
         self.files = files or home / "files"
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -53,6 +53,7 @@ class Server:
             "ESPALIER_HOME": str(self.home / "data"),
             "ESPALIER_CACHE": str(self.home / "cache"),
             "ESPALIER_DATA": str(self.files),
+            "ESPALIER_TOKEN": self.token,
         }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={self.port}"],
@@ -64,7 +65,9 @@ class Server:
         deadline = time.monotonic() + _STARTS_WITHIN_S
         while time.monotonic() < deadline:
             try:
-                with urllib.request.urlopen(f"{self.url}/_stcore/health", timeout=2) as answer:
+                bearer = {"Authorization": f"Bearer {self.token}"}
+                asked = urllib.request.Request(f"{self.url}/_stcore/health", headers=bearer)
+                with urllib.request.urlopen(asked, timeout=2) as answer:
                     if answer.status == 200:
                         return
             except OSError:

@@ -18,8 +18,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from tuning.jobs.files import load_rows
 from tuning.jobs.folders import data_folder
-from tuning.jobs.jobs import load_rows
+from tuning.jobs.jobs import Jobs
+from tuning.jobs.points import plan_of
 from tuning.jobs.store import Store
 from tuning.jobs.task import KINDS, Kind, Task, emit
 from tuning.plan.plan import TuningPlan
@@ -27,7 +29,7 @@ from tuning.plan.plan import TuningPlan
 
 def main(folder: Path) -> int:
     question = json.loads((folder / "job.json").read_text())
-    plan = TuningPlan.from_json(question["plan"])
+    plan = plan_of(question["plan"])
     if question["kind"] not in KINDS:
         emit("failed", message=f"no kind of job is called {question['kind']!r}")
         return 1
@@ -36,13 +38,15 @@ def main(folder: Path) -> int:
             held.enter_context(_device_lock(device))
         emit("started", pid=os.getpid())
         _end_after(float(question["timeout_s"]))
+        store = Store(Path(question["store"]))
         task = Task(
             folder.name,
             plan,
             load_rows(folder / "rows.npz"),
             question["arguments"],
-            Store(Path(question["store"])),
+            store,
             tuple(load_rows(path) for path in sorted(folder.glob("rows-*.npz"))),
+            Jobs(folder.parent, store).unkept(),
         )
         try:
             message = _runner(question["kind"])(task)
@@ -102,4 +106,5 @@ def _end_after(seconds: float) -> None:
 
 
 if __name__ == "__main__":
+    os.umask(0o077)
     sys.exit(main(Path(sys.argv[1])))

@@ -205,6 +205,11 @@ class SourceSpec:
         except (ValueError, TypeError, RecursionError):
             raise _setting("spec", value, "give plain values") from None
 
+    @property
+    def leaves_machine(self) -> bool:
+        """Whether a load asks the Hub: for the rows, or for a tokenizer that is not bundled."""
+        return self.kind == "hub" or self.tokenizer not in (None, "bundled")
+
     def with_roles(self, roles: Mapping[str, str]) -> SourceSpec:
         """The same source with these roles set (role to column path), the others as they were."""
         kept = tuple(pair for pair in self.roles if pair[0] not in roles)

@@ -11,8 +11,8 @@ from streamlit.delta_generator import DeltaGenerator
 from packing.sources.samples import SAMPLES
 from packing.sources.spec import SourceSpec
 from pages.compare.sides import PACKERS, Pair, other_plan, plans, runs, set_field, set_source
-from pages.export.parts import escaped
 from pages.shared import data, state
+from pages.shared.text import Markdown, plain
 from pages.shared.widgets import to_tune, with_chosen
 from tuning.jobs.store import Store, StoreError
 from tuning.plan.gpus import devices
@@ -90,7 +90,9 @@ def _first_steps(plan: TuningPlan) -> None:
     with st.container(horizontal=True):
         for label, field, value in tries:
             if getattr(plan, field) != value:
-                st.button(label, key=f"other_try_{field}", on_click=set_field, args=(field, value))
+                st.button(
+                    plain(label), key=f"other_try_{field}", on_click=set_field, args=(field, value)
+                )
 
 
 def _another_dataset() -> Pair | None:
@@ -134,7 +136,7 @@ def _two_runs() -> Pair | None:
     try:
         found = {run.id: run for run in all_runs(Store())}
     except StoreError as error:
-        st.error(str(error), icon=":material/error:")
+        st.error(plain(error), icon=":material/error:")
         return None
     if len(found) < 2:
         known = "Only one run" if found else "Nothing"
@@ -150,12 +152,12 @@ def _two_runs() -> Pair | None:
     return runs(chosen[0], chosen[1])
 
 
-def _run(side: str, column: DeltaGenerator, found: Mapping[str, Run]) -> str | None:
+def _run(side: Markdown, column: DeltaGenerator, found: Mapping[str, Run]) -> str | None:
     """The run of a side, of those in the history."""
     key = f"{side}.run"
     run = state.other().get(key)
     if run is not None and run not in found:
-        gone = f"The link's run {escaped(run)} is not in this history."
+        gone = f"The link's run {plain(run)} is not in this history."
         st.warning(gone, icon=":material/link_off:")
         run = None
 

@@ -10,8 +10,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from packing.spec import aligned
 from pages.compare.sides import FIELDS, Pair, Shown
-from pages.export.parts import escaped
 from pages.shared import background, state
+from pages.shared.text import Html, plain
 from pages.shared.widgets import chart, table, to_tune
 from tuning.plan.summary import Packed
 from tuning.report.figures.compare import caps_compared, lengths_compared, steps_compared
@@ -53,17 +53,17 @@ def draw(pair: Pair, compared: Compared) -> None:
 def _draw_sentence(pair: Pair, compared: Compared) -> None:
     box = st.container(border=True)
     if pair.a.side.refused or pair.b.side.refused:
-        box.error(f"**{escaped(compared.sentence)}**", icon=":material/block:")
+        box.error(f"**{plain(compared.sentence)}**", icon=":material/block:")
         if state.other().get("vs") != "runs":
             _draw_way_on(box, pair)
     else:
-        box.header(escaped(compared.sentence), anchor=False)
-    told = [f"`{name}` {escaped(a)} → {escaped(b)}" for name, a, b in compared.changed]
+        box.header(plain(compared.sentence), anchor=False)
+    told = [f"{plain(name)}: {plain(a)} → {plain(b)}" for name, a, b in compared.changed]
     if not told and not same_rows(pair.a.side, pair.b.side):
         told = ["the rows"]
     box.caption("What differs: " + (" · ".join(told) or "nothing in the settings") + ".")
     for note in compared.notes:
-        box.caption(f":material/info: {escaped(note)}")
+        box.caption(f":material/info: {plain(note)}")
     for label, shown in (("A", pair.a), ("B", pair.b)):
         if shown.batch is None:
             box.caption(
@@ -105,7 +105,7 @@ def _draw_table(pair: Pair, compared: Compared) -> None:
     )
     if same:
         told = " · ".join(f"{line.name} {written(line.a)}" for line in same)
-        st.caption(f"The same on both sides: {told}.")
+        st.caption(f"The same on both sides: {plain(told)}.")
     st.caption(
         "Figures without a mark are counted: exact, of one update over all ranks and minibatches, "
         "with rows in the order in which AReaL packs them. B is called better or worse only where "
@@ -113,7 +113,7 @@ def _draw_table(pair: Pair, compared: Compared) -> None:
     )
 
 
-def _row(line: ComparedFigure) -> str:
+def _row(line: ComparedFigure) -> Html:
     verdict = ""
     if line.winner:
         kind, words = _VERDICTS[line.winner]
@@ -123,8 +123,8 @@ def _row(line: ComparedFigure) -> str:
     cells = (
         _cell(written(line.a), line.kind_a),
         _cell(written(line.b), line.kind_b),
-        written(line.difference, signed=True),
-        percent(line),
+        html.escape(written(line.difference, signed=True)),
+        html.escape(percent(line)),
         verdict,
     )
     return (
@@ -134,8 +134,9 @@ def _row(line: ComparedFigure) -> str:
     )
 
 
-def _cell(value: str, kind: str) -> str:
-    return value if kind in ("", "exact") else f"{value} <small>{html.escape(kind)}</small>"
+def _cell(value: str, kind: str) -> Html:
+    mark = "" if kind in ("", "exact") else f" <small>{html.escape(kind)}</small>"
+    return html.escape(value) + mark
 
 
 def _draw_figures(pair: Pair) -> None:
@@ -203,8 +204,8 @@ def _draw_steps(a: Shown, b: Shown, span: tuple[int, int], height: int) -> None:
     )
     machines = dict.fromkeys(one.side.where for one in (a, b) if one.side.where)
     st.caption(
-        f"On {'; '.join(machines)}. Filled marks are measured, with their spread; hollow ones are "
-        "estimated. What does not fit has no mark."
+        f"On {plain('; '.join(machines))}. Filled marks are measured, with their spread; hollow "
+        "ones are estimated. What does not fit has no mark."
     )
 
 

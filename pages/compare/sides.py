@@ -9,6 +9,7 @@ Notable:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import streamlit as st
 
@@ -16,8 +17,9 @@ from packing.prefixes import PrefixOrder
 from packing.rows import Rows
 from packing.sources.loaded import Loaded
 from packing.sources.spec import SourceSpec
-from pages.export.parts import escaped
 from pages.shared import data, state
+from pages.shared.text import plain
+from pages.shared.widgets import draw_asked
 from pages.tune import jobs as tune_jobs
 from tuning.jobs.store import Store
 from tuning.plan.batch import Batch, batch_rows
@@ -65,7 +67,7 @@ def other_plan(vs: str) -> TuningPlan:
         changed, refused = TuningPlan.from_query(plan.to_query() | {name: text})
         plan = plan if refused else changed
         for sentence in refused:
-            st.warning(escaped(sentence), icon=":material/link_off:")
+            st.warning(plain(sentence), icon=":material/link_off:")
     return plan
 
 
@@ -78,6 +80,7 @@ def set_field(field: str, value: object) -> None:
 def set_source(source: SourceSpec | None) -> None:
     text = None
     if source is not None:
+        state.allow(source)
         text = TuningPlan(source=source).to_query().get("data", rows_argument(source))
     state.set_other({"b.data": text})
 
@@ -105,7 +108,7 @@ def runs(a: str, b: str) -> Pair | None:
         try:
             known = Workspace.of_run(run, store, tune_jobs.jobs(), _rows_at_hand)
         except WorkspaceError as error:
-            st.error(escaped(str(error)), icon=":material/error:")
+            st.error(plain(error), icon=":material/error:")
             return None
         rows = known.rows
         shown.append(_of(known, None if rows is None else _batch(rows.fingerprint, rows), run))
@@ -132,10 +135,13 @@ def _told(field: str, value: object) -> str:
 
 def _loaded(source: SourceSpec) -> Loaded | None:
     """The rows of B; a bar while they load, a sentence and a way on where they do not."""
+    if state.waits(source):
+        draw_asked(source, partial(state.allow, source), "other")
+        return None
     task = data.task_of(source)
     data.follow(task)
     if task.result is None:
-        st.error(escaped(task.error or "Nothing was loaded."), icon=":material/error:")
+        st.error(plain(task.error or "Nothing was loaded."), icon=":material/error:")
         with st.container(horizontal=True):
             st.button(
                 "Try again",
@@ -172,6 +178,8 @@ def _batch(data: str, _rows: Rows) -> Batch:
 
 def _rows_at_hand(plan: TuningPlan) -> Source | None:
     """The batch of a run's plan from its source, if that still loads."""
+    if state.waits(plan.source):
+        return None  # a run that a link names asks nobody either; its own rows may be at hand
     task = data.task_of(plan.source)
     data.follow(task)
     found = task.result

@@ -18,6 +18,7 @@ from packing.sources.load import columns_of
 from packing.sources.loaded import Loaded
 from packing.sources.spec import SourceSpec
 from pages.shared import data, tokens
+from pages.shared.text import plain
 
 PREVIEWED_RECORDS = 3
 # What rows are made of, and the roles that each takes beside groups and rewards.
@@ -56,11 +57,11 @@ def draw() -> SourceSpec | None:
     if source is None:
         return None
     with st.container(border=True):
-        st.markdown(f"**Columns of {data.source_name(source)} and their roles**")
+        st.markdown(f"**Columns of {plain(data.source_name(source))} and their roles**")
         try:
             columns = _columns(source.to_query())
         except SourceError as error:
-            st.error(str(error), icon=":material/error:")
+            st.error(plain(error), icon=":material/error:")
             st.button("Close", on_click=close, key="roles_close")
             return None
         wanted = source.with_roles(_chosen(columns))
@@ -123,7 +124,7 @@ def _preview(wanted: SourceSpec) -> bool:
     task = data.task_of(replace(wanted, limit=PREVIEWED_RECORDS))
     data.follow(task, "cancel_preview")
     if task.result is None:
-        st.warning(task.error or "Nothing was read.", icon=":material/info:")
+        st.warning(plain(task.error or "Nothing was read."), icon=":material/info:")
         return False
     draw_preview(task.result)
     return True
@@ -134,7 +135,7 @@ def draw_preview(loaded: Loaded) -> None:
     count = len(loaded.rows)
     st.markdown(
         f"**The first {loaded.provenance.records:,} records as {count:,} rows**, "
-        f"{loaded.rows.n_groups:,} groups; a group is {loaded.provenance.grouped_by}. "
+        f"{loaded.rows.n_groups:,} groups; a group is {plain(loaded.provenance.grouped_by)}. "
         "Dim tokens are not trained on."
     )
     for row in loaded.preview:
@@ -146,4 +147,4 @@ def draw_preview(loaded: Loaded) -> None:
         said = f"{of:,} of them trained" if trained is not None else "nobody says which are trained"
         st.caption(f"row {row.row:,}: {row.length:,} tokens, {said}")
         tokens.draw(loaded.rows, ids, trained, row.tokens)
-        st.caption("ids " + " ".join(str(i) for i in ids[:24].tolist()) + " …" * (len(ids) > 24))
+        st.caption("ids " + " ".join(f"{i:d}" for i in ids[:24].tolist()) + " …" * (len(ids) > 24))

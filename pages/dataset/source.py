@@ -18,6 +18,7 @@ from packing.sources.spec import DROPPED, SPEAKERS, Simulate, SourceSpec, parse_
 from pages.dataset import roles
 from pages.dataset.expansions import draw_expansions
 from pages.shared import data, state
+from pages.shared.text import plain
 from tuning.jobs.folders import uploads_folder
 
 _WAYS = {
@@ -51,8 +52,8 @@ def draw_source() -> None:
 def _samples() -> None:
     for column, (name, sample) in zip(st.columns(len(SAMPLES)), SAMPLES.items(), strict=True):
         with column.container(border=True, height="stretch"):
-            st.markdown(f"**{sample.title}** :gray-badge[synthetic]")
-            st.caption(sample.description)
+            st.markdown(f"**{plain(sample.title)}** :gray-badge[synthetic]")
+            st.caption(plain(sample.description))
             chosen = state.plan().source
             current = (chosen.kind, chosen.location) == ("sample", name)
             st.button(
@@ -99,7 +100,7 @@ def _path() -> None:
             try:
                 _propose(parse_rows(text.strip()))
             except SourceError as error:
-                st.error(str(error), icon=":material/error:")
+                st.error(plain(error), icon=":material/error:")
 
 
 def _hub() -> None:
@@ -121,7 +122,7 @@ def _hub() -> None:
                     streaming=bool(limit),
                 )
             except SourceError as error:
-                st.error(str(error))
+                st.error(plain(error))
             else:
                 _propose(source)
 
@@ -140,7 +141,9 @@ def _take_candidate() -> None:
     task = data.task_of(source)
     data.follow(task)
     if task.result is None:
-        st.error(f"{task.error} What was loaded before is still here.", icon=":material/error:")
+        st.error(
+            f"{plain(task.error)} What was loaded before is still here.", icon=":material/error:"
+        )
         _ways_on(source, task.error or "")
         return
     st.session_state[_CANDIDATE] = None
@@ -185,7 +188,7 @@ def _speakers(source: SourceSpec, key: str) -> tuple[tuple[str, str], ...]:
     pairs = [tuple(part.strip() for part in p.split("=", 1)) for p in text.split(",") if p.strip()]
     wrong = [p for p in pairs if len(p) != 2 or not p[0] or p[1] not in SPEAKERS]
     if wrong:
-        st.error(f"{'='.join(wrong[0])}: write NAME=ROLE with one of {', '.join(SPEAKERS)}.")
+        st.error(f"{plain('='.join(wrong[0]))}: write NAME=ROLE with one of {', '.join(SPEAKERS)}.")
         return source.speakers
     return tuple((p[0], p[1]) for p in pairs)
 
@@ -240,8 +243,8 @@ def draw_options(loaded: Loaded) -> None:
             help="Records that no row can be made of are counted and listed, not refused.",
         )
         if source.kind != "sample":
-            used = " · ".join(f"{role}: `{path}`" for role, path in loaded.roles.pairs)
-            st.caption(f"roles in use: {used}")
+            used = " · ".join(f"{role}: {path}" for role, path in loaded.roles.pairs)
+            st.caption(f"roles in use: {plain(used)}")
             roles.offer(source)
         versions = _versions(source)
         simulate = _simulate(source)

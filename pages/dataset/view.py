@@ -19,6 +19,7 @@ from packing.sources.loaded import Loaded
 from packing.sources.problems import Flag, over_context
 from packing.sources.spec import DROPPED
 from pages.shared import data, state, tokens
+from pages.shared.text import plain
 from tuning.advice import WORTH, sharing
 from tuning.plan.batch import Batch
 from tuning.report.figures.lengths import length_histogram
@@ -32,7 +33,7 @@ _ROW_TOKENS = 1500
 def draw_sharing(batch: Batch) -> None:
     """Whether the rows share anything, at a glance."""
     unique, tokens = batch.trie.n_tokens, batch.rows.n_tokens
-    words = sharing(unique, tokens)
+    words = plain(sharing(unique, tokens))
     if unique < WORTH * tokens:
         st.success(f"A tree computes once what is shared: {words}.", icon=":material/account_tree:")
     else:
@@ -52,18 +53,20 @@ def draw_figures(loaded: Loaded) -> None:
     made = f", tokenizer {source.tokenizer}" if source.tokenizer else ", token ids as they are"
     kept = ", from the cache" if source.from_cache else ""
     st.caption(
-        f"{data.source_name(loaded.spec)}: {source.records:,} records of {source.format}{made}"
-        f"{kept}. Content {source.content}."
+        f"{plain(data.source_name(loaded.spec))}: {source.records:,} records of "
+        f"{plain(f'{source.format}{made}{kept}')}. Content {plain(source.content)}."
     )
     st.caption(
-        f"Groups: {source.grouped_by}. Tokens: "
-        + " · ".join(f"{count:,} rows {words}" for words, count in loaded.origin_counts.items())
+        f"Groups: {plain(source.grouped_by)}. Tokens: "
+        + " · ".join(
+            f"{count:,} rows {plain(words)}" for words, count in loaded.origin_counts.items()
+        )
     )
     if source.tokenizer == BUNDLED and source.notes and OTHER_TOKENIZER in source.notes:
         st.warning(OTHER_TOKENIZER, icon=":material/straighten:")
     for note in source.notes:
         if note != OTHER_TOKENIZER:
-            st.info(note, icon=":material/info:")
+            st.info(plain(note), icon=":material/info:")
     draw_left_out(loaded)
     st.download_button(
         "Download the rows",
@@ -86,7 +89,7 @@ def draw_left_out(loaded: Loaded) -> None:
     """Files, records and groups that are not among the rows."""
     source = loaded.provenance
     if source.left_out_files:
-        some = ", ".join(f"`{name}`" for name in source.left_out_files[:5])
+        some = ", ".join(plain(name) for name in source.left_out_files[:5])
         more = " …" if len(source.left_out_files) > 5 else ""
         st.caption(f"Left out, no such rows in them: {some}{more}")
     for kind, count in source.left_out_groups.items():
@@ -97,7 +100,7 @@ def draw_left_out(loaded: Loaded) -> None:
         )
     if loaded.odd:
         first = loaded.odd[0]
-        st.warning(f"Odd records left out: {source.left_out_records:,}. First: {first.why}")
+        st.warning(f"Odd records left out: {source.left_out_records:,}. First: {plain(first.why)}")
         st.download_button(
             "Download the odd records",
             "".join(json.dumps(asdict(o), ensure_ascii=False) + "\n" for o in loaded.odd),
@@ -128,8 +131,10 @@ def draw_lengths(loaded: Loaded) -> None:
     )
     if len(lengths):
         marks = np.percentile(lengths, [50, 90, 99, 100]).astype(np.int64)
-        named = zip(("median", "p90", "p99", "longest"), marks, strict=True)
-        st.caption(" · ".join(f"{name} {value:,}" for name, value in named))
+        names = ("median", "p90", "p99", "longest")
+        st.caption(
+            " · ".join(f"{name} {value:,}" for name, value in zip(names, marks, strict=True))
+        )
     over = int((loaded.rows.lengths > cap).sum())
     if over:
         st.warning(
@@ -157,7 +162,8 @@ def draw_batch(loaded: Loaded) -> None:
     if total:
         shares = sorted(loaded.role_tokens.items(), key=lambda item: -item[1])
         st.caption(
-            "tokens by role: " + " · ".join(f"{r} {n:,} ({n / total:.0%})" for r, n in shares if n)
+            "tokens by role: "
+            + " · ".join(f"{plain(r)} {n:,} ({n / total:.0%})" for r, n in shares if n)
         )
 
 
@@ -172,7 +178,7 @@ def draw_problems(loaded: Loaded) -> None:
     long = over_context(loaded.rows, int(context)) if context else None
     if long is not None:
         rows = ", ".join(f"{r:,}" for r in long.examples)
-        st.warning(f"{long.count:,} {long.sentence} — rows {rows}")
+        st.warning(f"{long.count:,} {plain(long.sentence)} — rows {rows}")
     if not loaded.problems:
         if long is not None or loaded.odd:
             return
@@ -181,7 +187,7 @@ def draw_problems(loaded: Loaded) -> None:
     st.markdown("**Worth a look**")
     for problem in loaded.problems:
         rows = ", ".join(f"{r:,}" for r in problem.examples)
-        st.markdown(f"{problem.count:,} {problem.sentence} — rows {rows}")
+        st.markdown(f"{problem.count:,} {plain(problem.sentence)} — rows {rows}")
 
 
 def draw_rows(loaded: Loaded) -> None:

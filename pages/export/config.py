@@ -10,12 +10,12 @@ from pages.export.parts import (
     accepted_by,
     draw_findings,
     draw_not_checked,
-    escaped,
     report_of,
     show_verdict,
 )
 from pages.shared import own_config, state
-from pages.shared.widgets import download
+from pages.shared.text import plain
+from pages.shared.widgets import download, table
 from tuning.areal.config import TRAINER_NAMES, ArealConfig, ConfigError
 from tuning.export.tune import Tuned, tune_config
 from tuning.plan.batch import Batch
@@ -37,16 +37,16 @@ def draw_own_config(batch: Batch, plan: TuningPlan, choice: Choice) -> None:
         config = ArealConfig.read(given)
         tuned = _tuned(given, plan, choice, batch.rows.fingerprint, batch.rows)
     except ConfigError as error:
-        st.error(escaped(f"{name}: {error}"), icon=":material/error:")
+        st.error(plain(f"{name}: {error}"), icon=":material/error:")
         return
     text = config.yaml.text
     kind = TRAINER_NAMES[config.trainer]
-    st.markdown(f"**{escaped(name)}** is {kind} with {len(text.splitlines())} lines.")
+    st.markdown(f"**{plain(name)}** is {kind} with {len(text.splitlines())} lines.")
     st.header("As it stands", anchor=False)
     before = report_of(text, batch.rows, choice.target, plan.memory_budget_gib)
     show_verdict(before, accepted_by(text, None, choice.target))
     if not before.tree_on:
-        st.markdown(escaped(before.verdict_if_on))
+        st.markdown(plain(before.verdict_if_on))
     draw_findings(before.if_turned_on)
     draw_not_checked(before)
     _draw_plan(config, plan)
@@ -64,11 +64,11 @@ def _draw_plan(config: ArealConfig, plan: TuningPlan) -> None:
     changed, notes = own_config.changes(config, plan)
     st.header("Your settings as a plan", anchor=False)
     for note in notes:
-        st.markdown(f"- {escaped(note)}")
+        st.markdown(f"- {plain(note)}")
     if not changed:
         st.caption("The plan already has what this file says.")
         return
-    st.table({"setting": list(changed), "in your file": [str(v) for v in changed.values()]})
+    table({"setting": list(changed), "in your file": [str(v) for v in changed.values()]})
     st.button(
         "Take these into the plan",
         on_click=state.update,
@@ -81,7 +81,7 @@ def _draw_plan(config: ArealConfig, plan: TuningPlan) -> None:
 def _draw_tuned(config: ArealConfig, tuned: Tuned, name: str, choice: Choice) -> None:
     st.header("Tuned", anchor=False)
     for note in tuned.notes:
-        st.markdown(f"- {escaped(note)}")
+        st.markdown(f"- {plain(note)}")
     diff = config.diff(tuned.config, name)
     if not diff:
         st.caption("Nothing needs to change.")
@@ -89,4 +89,4 @@ def _draw_tuned(config: ArealConfig, tuned: Tuned, name: str, choice: Choice) ->
     show_verdict(tuned.after, accepted_by(tuned.text, None, choice.target))
     draw_findings(tuned.after.errors)
     st.code(diff, language="diff", wrap_lines=True)
-    download(f"Download the tuned {name}", lambda: tuned.text, name, "own_config_download")
+    download(f"Download the tuned {plain(name)}", lambda: tuned.text, name, "own_config_download")

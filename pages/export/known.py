@@ -8,15 +8,15 @@ import streamlit as st
 
 from packing.sources.loaded import Provenance
 from pages.shared import data
+from pages.shared.text import plain
 from pages.tune import jobs as tune_jobs
-from pages.tune.parts import result_of
 from tuning.jobs.jobs import JobView
 from tuning.jobs.store import Store, StoreError
 from tuning.plan.batch import Batch
 from tuning.plan.plan import TuningPlan
 from tuning.sweep.result import SweepResult
 from tuning.workspace.rows import tags_of
-from tuning.workspace.workspace import SavedPoint, Workspace, points_of
+from tuning.workspace.workspace import SavedPoint, Workspace, points_of, sweep_of
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Known:
 
     @property
     def sweep(self) -> SweepResult | None:
-        return result_of(self.job) if self.job else None
+        return sweep_of(self.job)
 
     @property
     def name(self) -> str:
@@ -63,5 +63,5 @@ def known_of(batch: Batch, plan: TuningPlan) -> Known:
     try:
         points = points_of(plan, batch.rows.fingerprint, Store())
     except StoreError as error:
-        st.warning(str(error), icon=":material/database_off:")
-    return Known(batch, plan, data.loaded().provenance, tuple(points), tune_jobs.current(batch))
+        st.warning(plain(error), icon=":material/database_off:")
+    return Known(batch, plan, data.loaded().provenance, tuple(points), tune_jobs.own(batch))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from pages.shared.text import plain
 from pages.shared.widgets import table
 from tuning.export.logs import LogError, compare, read_logs
 from tuning.plan.batch import Batch
@@ -29,7 +30,7 @@ def draw_logs(batch: Batch, plan: TuningPlan) -> None:
         logs = read_logs(text)
         chain = batch.simulation(plan)
     except (LogError, ValueError, RuntimeError) as error:
-        st.error(str(error), icon=":material/error:")
+        st.error(plain(error), icon=":material/error:")
         return
     lines = compare(logs, chain)
     table(

@@ -8,14 +8,15 @@ Notable:
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import BinaryIO
 
 import pandas as pd
 import streamlit as st
 
-from pages.export.parts import escaped
 from pages.shared import data, state
-from pages.shared.widgets import chart, download, table, to_tune
+from pages.shared.text import plain
+from pages.shared.widgets import chart, download, draw_asked, table, to_tune
 from tuning.jobs.store import Store, StoreError
 from tuning.plan.batch import batch_rows
 from tuning.plan.numbers import many, moment
@@ -62,7 +63,7 @@ def draw_open() -> None:
     if opened is None:
         st.caption("Its results join those here, its plan becomes yours; Undo brings yours back.")
     elif opened.workspace is None:
-        st.error(f"{escaped(opened.error)} Everything here is as it was.", icon=":material/error:")
+        st.error(f"{plain(opened.error)} Everything here is as it was.", icon=":material/error:")
     elif not opened.loading:
         _draw_opened(opened, opened.workspace)
 
@@ -84,6 +85,9 @@ def _followed(opened: OpenedWorkspace) -> OpenedWorkspace:
     """Load the rows; the plan is taken when they are those that were measured."""
     assert opened.workspace is not None and opened.plan is not None
     plan = opened.plan
+    if state.waits(plan.source):
+        draw_asked(plan.source, partial(state.allow, plan.source), "share")
+        return opened
     task = data.task_of(plan.source)
     data.follow(task)
     known = opened.workspace.fingerprint
@@ -103,16 +107,16 @@ def _followed(opened: OpenedWorkspace) -> OpenedWorkspace:
 
 def _draw_opened(opened: OpenedWorkspace, workspace: Workspace) -> None:
     brought = (
-        f"{many(len(workspace.points), 'measured point')}, {opened.new_points} of them new here"
+        f"{many(len(workspace.points), 'measured point')}, {opened.new_points:,} of them new here"
     )
     brought += ", and a sweep" if workspace.sweep else ""
-    said = f"**{escaped(opened.name)}**, made {escaped(moment(workspace.made_at))}: {brought}."
+    said = f"**{plain(opened.name)}**, made {plain(moment(workspace.made_at))}: {brought}."
     if not opened.error:
         st.success(f"Opened {said} Undo brings back your plan.", icon=":material/check_circle:")
         to_tune("See it on the Tune page")
         return
     st.warning(
-        f"Kept the results of {said}\n\n**Its rows are not here:** {escaped(opened.error)} Your "
+        f"Kept the results of {said}\n\n**Its rows are not here:** {plain(opened.error)} Your "
         "plan stays as it is. Put the rows in place and open the file again, or have it saved "
         "with its rows.",
         icon=":material/database_off:",
@@ -124,7 +128,7 @@ def _draw_results(workspace: Workspace) -> None:
     """What the file tells without its rows."""
     sweep = workspace.sweep
     if sweep is not None and sweep.pick is not None:
-        st.markdown(f"**{escaped(sweep.pick.reason)}**")
+        st.markdown(f"**{plain(sweep.pick.reason)}**")
     if sweep is not None and (drawn := sweep_chart(sweep)):
         chart(plotly_figure(drawn), "sweep", drawn.described)
     for one in tables_of(workspace):

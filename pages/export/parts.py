@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -13,6 +12,7 @@ import streamlit as st
 
 from packing.rows import Rows
 from pages.shared import measured, refusal, state
+from pages.shared.text import plain
 from pages.shared.widgets import download
 from tuning.areal.schema import EXPORT_VERSIONS, VERSION_NAMES, Version
 from tuning.doctor import check as areal_check
@@ -80,9 +80,9 @@ def draw_settings(pick: Pick | None, batch: Batch, plan: TuningPlan) -> Choice:
         )
     if pick is not None and lose:
         follows = "The config turns trees on all the same." if trees else "The config follows that."
-        st.warning(f"{pick.reason} {follows}", icon=":material/block:")
+        st.warning(f"{plain(pick.reason)} {follows}", icon=":material/block:")
     if counted:
-        st.warning(escaped(counted), icon=":material/block:")
+        st.warning(plain(counted), icon=":material/block:")
     return Choice(target, with_ref, trees)
 
 
@@ -103,7 +103,7 @@ def draw_refusal(batch: Batch, plan: TuningPlan) -> bool:
         refusal.draw(refused, "export")
         return True
     if problems := plan.problems():
-        st.error("**This will not run.** " + " ".join(problems), icon=":material/block:")
+        st.error("**This will not run.** " + plain(" ".join(problems)), icon=":material/block:")
     return bool(problems)
 
 
@@ -119,31 +119,29 @@ def draw_verdict(batch: Batch, plan: TuningPlan, choice: Choice) -> None:
 
 def show_verdict(report: Report, answer: areal_check.Answer | str) -> None:
     """One box: red where the run fails, green only where all was looked at and nothing found."""
-    accepted = answer if isinstance(answer, str) else answer.sentence
+    accepted = plain(answer if isinstance(answer, str) else answer.sentence)
     refused = not isinstance(answer, str) and not answer.accepted
-    accepted = escaped(accepted)
     if report.errors or refused:
-        st.error(f"**{report.verdict}** {accepted}", icon=":material/block:")
+        st.error(f"**{plain(report.verdict)}** {accepted}", icon=":material/block:")
         return
     slow = sum(one.severity == "slow" for one in report.findings)
     more = f" It costs time or memory in {many(slow, 'place')}." if slow else ""
     if report.green:
-        st.success(f"**{report.verdict}** {accepted}", icon=":material/check_circle:")
+        st.success(f"**{plain(report.verdict)}** {accepted}", icon=":material/check_circle:")
     else:
-        st.info(f"**{escaped(report.verdict)}**{more} {accepted}", icon=":material/info:")
+        st.info(f"**{plain(report.verdict)}**{more} {accepted}", icon=":material/info:")
 
 
 def draw_findings(findings: Sequence[Finding]) -> None:
     """Each finding as a line to read, its words and source folded in."""
     for one in findings:
-        where = f" · line {one.line}" if one.line else ""
+        where = f" · line {one.line:d}" if one.line else ""
         with st.container(border=True):
-            st.markdown(
-                f":{_COLOURS[one.severity]}-badge[{one.severity}] {escaped(one.problem)}{where}"
-            )
-            st.markdown(f"**Mend:** {escaped(one.mend)}")
+            badge = f":{_COLOURS[one.severity]}-badge[{plain(one.severity)}]"
+            st.markdown(f"{badge} {plain(one.problem)}{where}")
+            st.markdown(f"**Mend:** {plain(one.mend)}")
             said = f"AReaL says “{one.says}”. " if one.says else ""
-            st.caption(escaped(f"{said}When: {one.when}. Rule {one.rule}; source: {one.source}."))
+            st.caption(plain(f"{said}When: {one.when}. Rule {one.rule}; source: {one.source}."))
 
 
 def draw_not_checked(report: Report) -> None:
@@ -154,14 +152,9 @@ def draw_not_checked(report: Report) -> None:
 
 def _list_notes(report: Report) -> None:
     for note in report.checked:
-        st.markdown(f"- Checked: {escaped(note)}")
+        st.markdown(f"- Checked: {plain(note)}")
     for note in report.not_checked:
-        st.markdown(f"- Not checked: {escaped(note)}")
-
-
-def escaped(text: str) -> str:
-    """Text as it is: a user's file must not become markup."""
-    return re.sub(r"[\\`*_\[\]<>$~#|]|:(?=\S)", r"\\\g<0>", text)
+        st.markdown(f"- Not checked: {plain(note)}")
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from pages.export.known import Known
-from pages.export.parts import escaped, kept
+from pages.export.parts import kept
 from pages.shared import state
+from pages.shared.text import Markdown, plain
 from pages.shared.widgets import download, to_tune
 from tuning.measure.gpu_run import kept_gpu_run
 from tuning.plan.numbers import many
@@ -49,7 +50,7 @@ def draw_report(known: Known) -> None:
     )
 
 
-def _content(known: Known) -> str:
+def _content(known: Known) -> Markdown:
     """What the report will hold, in one line."""
     parts = ["the data"]
     if _packs(known):
@@ -62,7 +63,7 @@ def _content(known: Known) -> str:
     if sweep is not None and sweep.pick is not None:
         parts.append("the sweep with its pick and how sure it is")
     parts.append("the config and the doctor's findings")
-    return f"**{escaped(known.name)}**, in the report: {escaped(', '.join(parts))}."
+    return f"**{plain(known.name)}**, in the report: {plain(', '.join(parts))}."
 
 
 def _draw_missing(known: Known) -> None:

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 import streamlit as st
 
 from pages.export.known import Known
-from pages.export.parts import escaped, kept, link_to
+from pages.export.parts import kept, link_to
+from pages.shared.text import Markdown, plain
 from pages.shared.widgets import download
 from tuning.plan.numbers import many
 from tuning.workspace.file import workspace_bytes
@@ -40,7 +41,7 @@ def draw_save(known: Known) -> None:
     sweep = ", the sweep" if known.sweep else ""
     measured = f"{many(n, 'measured point')}{sweep}" if n else "nothing measured yet"
     st.markdown(
-        f"**{escaped(known.name)}**: the plan, counted figures, {measured}. It opens in any "
+        f"**{plain(known.name)}**: the plan, counted figures, {measured}. It opens in any "
         "Espalier, also from the command line."
     )
     tokens = known.batch.rows.n_tokens
@@ -58,13 +59,13 @@ def draw_save(known: Known) -> None:
     )
 
 
-def _opens_where(known: Known) -> str:
+def _opens_where(known: Known) -> Markdown:
     source = known.plan.source
     if source.kind == "sample":
         return "The rows are bundled with every Espalier: they need not come along."
     if source.kind == "hub":
-        return f"Without its rows it opens where {escaped(source.location)} can be downloaded."
+        return f"Without its rows it opens where {plain(source.location)} can be downloaded."
     return (
-        f"Without its rows it opens where {escaped(source.location)} is the same file; elsewhere "
+        f"Without its rows it opens where {plain(source.location)} is the same file; elsewhere "
         "it shows its results alone."
     )

@@ -7,7 +7,8 @@ from typing import Any
 
 import streamlit as st
 
-from pages.shared import data, waiting
+from pages.shared import data, state, waiting
+from pages.shared.text import plain
 from tuning.jobs.jobs import Jobs, JobView
 from tuning.plan.batch import Batch
 from tuning.plan.plan import TuningPlan
@@ -51,13 +52,13 @@ def draw_activity(active: Sequence[JobView]) -> None:
     for view in active:
         left, right = st.columns([4, 1], vertical_alignment="center")
         name = data.source_name(view.plan.source)
-        left.status(f"{_TITLES[view.kind]} ({name}): {view.message}", state="running")
+        left.status(f"{_TITLES[view.kind]} ({plain(name)}): {plain(view.message)}", state="running")
         right.button(
-            f"Cancel {view.kind}",
+            f"Cancel {plain(view.kind)}",
             key=f"cancel_{view.id}",
             icon=":material/close:",
             on_click=_jobs().cancel,
-            args=(view.id,),
+            args=(view.id, state.session()),
         )
         waiting.redraw_as_it_goes(_jobs(), view)
 
@@ -65,9 +66,9 @@ def draw_activity(active: Sequence[JobView]) -> None:
 def draw_ending(job: JobView) -> None:
     """How a job ended, where it did not end well."""
     if job.state in ("failed", "died"):
-        st.error(f"{job.message[:1].upper()}{job.message[1:]}.", icon=":material/error:")
+        st.error(plain(f"{job.message[:1].upper()}{job.message[1:]}."), icon=":material/error:")
     elif job.state == "cancelled":
-        st.caption(f":material/cancel: {job.message}.")
+        st.caption(f":material/cancel: {plain(job.message)}.")
 
 
 def draw_changed(then: TuningPlan, now: TuningPlan, *more: str) -> None:
@@ -75,4 +76,4 @@ def draw_changed(then: TuningPlan, now: TuningPlan, *more: str) -> None:
     changed = [name for name in (*_PACKING, *more) if getattr(then, name) != getattr(now, name)]
     if changed:
         names = ", ".join("data" if name == "source" else name for name in changed)
-        st.caption(f":material/history: Made with other settings than those now: {names}.")
+        st.caption(f":material/history: Made with other settings than those now: {plain(names)}.")

@@ -13,6 +13,7 @@ import streamlit as st
 from packing.trie import Trie
 from pages.kernels import jobs as kernel_jobs
 from pages.shared import data, state
+from pages.shared.text import plain
 from pages.shared.widgets import chart, table, with_chosen
 from tuning.jobs.jobs import JobView
 from tuning.measure.gpu_run import GpuRunError, keep_gpu_run, kept_gpu_run
@@ -43,9 +44,9 @@ def draw_proof(batch: Batch, plan: TuningPlan, job: JobView | None, busy: bool) 
                     "into trees and one by one: they must agree to rounding."
                 )
             elif result["equal"]:
-                st.markdown(f":material/check_circle: **{result['verdict']}**")
+                st.markdown(f":material/check_circle: **{plain(result['verdict'])}**")
             else:
-                st.error(result["verdict"], icon=":material/error:")
+                st.error(plain(result["verdict"]), icon=":material/error:")
         right.button(
             "Prove it" if result is None else "Prove again",
             key="prove",
@@ -76,9 +77,10 @@ def _draw_errors(job: JobView, result: Mapping[str, Any]) -> None:
             "Relative error of log-probabilities and of each layer's gradients.",
         )
         st.caption(
-            f"Measured on {result['sampled']} of {data.source_name(job.plan.source)} "
+            f"Measured on {plain(result['sampled'])} of {plain(data.source_name(job.plan.source))} "
             f"({result['packed_tokens']:,} packed tokens for {result['row_tokens']:,} of the rows) "
-            f"with {result['model']}, {result['seconds']:.1f} s, {moment(job.created_at)}.{folded}"
+            f"with {plain(result['model'])}, {result['seconds']:.1f} s, "
+            f"{plain(moment(job.created_at))}.{folded}"
         )
 
 
@@ -159,10 +161,10 @@ def draw_tiles(trie: Trie, tree: int, fingerprint: str, plan: TuningPlan) -> Non
     )
     table(tile_table(areal, ours))
     pooled = pooled_by(ours)
-    pooling = f"One cell pools {pooled} × {pooled} tiles. " if pooled > 1 else ""
+    pooling = f"One cell pools {pooled:d} × {pooled:d} tiles. " if pooled > 1 else ""
     st.caption(
-        f"Tiles of {ours.tile} × {ours.tile} tokens, AReaL's block size; exact, padding left out. "
-        f"{pooling}{ours.mask_area:,} pairs attend in either order; a tile that holds any is "
+        f"Tiles of {ours.tile:d} × {ours.tile:d} tokens, AReaL's block size; exact, padding left "
+        f"out. {pooling}{ours.mask_area:,} pairs attend in either order; a tile that holds any is "
         "visited."
     )
 
@@ -181,7 +183,7 @@ def draw_compile_table(path: Path = COMPILE_TABLE) -> None:
         arch = st.segmented_control(
             "architecture",
             sorted(compiled["arch"].unique().tolist()),
-            format_func=lambda number: _ARCHS.get(number, f"sm_{number}"),
+            format_func=lambda number: _ARCHS.get(number, f"sm_{number:d}"),
             default=90 if 90 in compiled["arch"].to_numpy() else None,
             key="kernels.arch",
             persist_state="session",
@@ -219,7 +221,7 @@ def draw_gpu_run() -> None:
         st.text(f"Measured: {run.provenance}.")
         for title, made in gpu_tables(run).items():
             if made.rows:
-                st.markdown(f"**{title}**")
+                st.markdown(f"**{plain(title)}**")
                 lines = [[cell.text for cell in row] for row in made.rows]
                 table(pd.DataFrame(lines, columns=list(made.columns)), key=made.name)
         st.caption(

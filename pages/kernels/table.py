@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from pages.kernels import jobs as kernel_jobs
+from pages.shared.text import Markdown, plain
 from pages.shared.widgets import chart, table
 from tuning.jobs.jobs import JobView
 from tuning.plan.numbers import moment
@@ -31,7 +32,7 @@ def draw_runs(plan: TuningPlan, tree: int, job: JobView | None) -> None:
         return
     kernel_jobs.draw_changed(job.plan, plan, "model", "dtype", "device")
     if problem["tree"] != tree:
-        st.caption(f":material/info: This was measured on tree {problem['tree']}.")
+        st.caption(f":material/info: This was measured on tree {problem['tree']:,}.")
     if any("forward" in row for row in rows.values()):
         chart(
             attention_bars(list(rows.values())),
@@ -100,25 +101,27 @@ def _against(row: Mapping[str, Any], flat: Mapping[str, Any]) -> str:
 def _draw_reasons(name: str, row: Mapping[str, Any]) -> None:
     for key in ("reason", "backward_reason", "scaled", "interpreter_failed"):
         if key in row:
-            st.caption(f"**{backend_name(name)}**: {row[key]}.")
+            st.caption(f"**{plain(backend_name(name))}**: {plain(row[key])}.")
     interpreted = row.get("interpreter")
     if interpreted:
         st.caption(
-            f"**{backend_name(name)}** was proven in Triton's interpreter, in float32, on a small "
-            f"tree with the branches of this one ({interpreted['tokens']} tokens, "
-            f"{interpreted['nodes']} nodes, {interpreted['query_heads']} query heads). The "
+            f"**{plain(backend_name(name))}** was proven in Triton's interpreter, in float32, on a "
+            f"small tree with the branches of this one ({interpreted['tokens']:,} tokens, "
+            f"{interpreted['nodes']:,} nodes, {interpreted['query_heads']:,} query heads). The "
             "interpreter shows no speed."
         )
 
 
-def _conditions(job: JobView, problem: Mapping[str, Any]) -> str:
+def _conditions(job: JobView, problem: Mapping[str, Any]) -> Markdown:
     versions = ", ".join(f"{name} {value}" for name, value in problem["versions"].items())
+    measured = f"{problem['machine']} ({versions}), {moment(job.created_at)}"
+    of = f"({problem['model']}), {problem['dtype']}"
     return (
-        f"Measured on {problem['machine']} ({versions}), {moment(job.created_at)}. "
-        f"Tree {problem['tree']}: {problem['tokens']:,} tokens, {problem['nodes']:,} nodes, "
+        f"Measured on {plain(measured)}. "
+        f"Tree {problem['tree']:,}: {problem['tokens']:,} tokens, {problem['nodes']:,} nodes, "
         f"{problem['rows']:,} rows; "
-        f"{problem['query_heads']} query and {problem['key_heads']} key heads of "
-        f"{problem['head_dim']} ({problem['model']}), {problem['dtype']}. Speed counts the "
-        f"{problem['mask_area']:,} visible pairs only. Errors are against {problem['reference']}, "
-        "relative to its largest entry."
+        f"{problem['query_heads']:,} query and {problem['key_heads']:,} key heads of "
+        f"{problem['head_dim']:,} {plain(of)}. Speed counts the {problem['mask_area']:,} visible "
+        f"pairs only. Errors are against {plain(problem['reference'])}, relative to its "
+        "largest entry."
     )

@@ -8,14 +8,15 @@ from collections.abc import Mapping
 import streamlit as st
 
 from pages.shared import data, measured, state, waiting
+from pages.shared.text import Html, plain
 from pages.tune import jobs as tune_jobs
-from pages.tune.parts import result_of
 from tuning.advice import Advice, advise, known_sweep
 from tuning.plan.batch import Batch
 from tuning.plan.gpus import gpu_named
 from tuning.plan.losses import Loss
 from tuning.plan.numbers import about, number
 from tuning.plan.plan import TuningPlan
+from tuning.workspace.workspace import sweep_of
 
 _KINDS = {"counted": "green", "measured": "blue", "estimated": "orange"}
 _BUTTONS: Mapping[str, tuple[str, str]] = {
@@ -61,9 +62,9 @@ def advice_of(batch: Batch, plan: TuningPlan) -> Advice:
         tune_jobs.start(batch, longest, rows)  # it measures nothing, and takes a few seconds
         job = tune_jobs.current(batch)
     if job is not None and job.active:
-        st.caption(f"{job.message[:1].upper()}{job.message[1:]} …")
+        st.caption(f"{plain(job.message[:1].upper() + job.message[1:])} …")
         waiting.redraw_as_it_goes(tune_jobs.jobs(), job)
-    sweep = result_of(job) if job and not job.active else None
+    sweep = sweep_of(job) if job and not job.active and not job.origin else None
     return advise(batch, plan, known_sweep(batch, plan, sweep, points))
 
 
@@ -72,7 +73,7 @@ def _only_estimated(plan: TuningPlan) -> bool:
     try:
         return gpu_named(plan.device) is not None and not plan.problems()
     except ValueError as error:
-        st.warning(str(error), icon=":material/help:")
+        st.warning(plain(error), icon=":material/help:")
         return False
 
 
@@ -87,9 +88,10 @@ def draw_answer(advice: Advice) -> None:
             number(best.max_tokens_per_mb) if trees else "no trees",
             help="The most tokens of one tree. A larger one shares more and needs more memory.",
         )
-        st.markdown(f":{_KINDS[best.kind]}-badge[{best.kind}] {best.rests_on}")
+        colour = _KINDS[best.kind]
+        st.markdown(f":{colour}-badge[{plain(best.kind)}] {plain(best.rests_on)}")
         for sentence in filter(None, (advice.headroom, advice.saved)):
-            st.caption(sentence)
+            st.caption(plain(sentence))
         _draw_next(advice)
         if advice.changes:
             st.code(advice.changes, language="bash", wrap_lines=True)
@@ -134,15 +136,15 @@ def draw_way(batch: Batch, advice: Advice) -> None:
         for step in levers:
             ((name, value),) = step.lever.items()
             st.button(
-                f"{_NAMES[name]} {value}: −{about(step.tokens)} tokens",
-                help=step.changes,
+                f"{plain(_NAMES[name])} {value:,}: −{plain(about(step.tokens))} tokens",
+                help=plain(step.changes),
                 on_click=state.update,
                 kwargs=dict(step.lever),
                 key=f"overview_lever_{name}",
             )
 
 
-def _line(step: Loss, scale: int, at: int) -> str:
+def _line(step: Loss, scale: int, at: int) -> Html:
     before = step.total - step.tokens
     low, high = sorted((before, step.total))
     kind = "waste" if step.name in _WASTE else "more"
@@ -160,7 +162,7 @@ def _line(step: Loss, scale: int, at: int) -> str:
     )
 
 
-def _bar(kind: str, low: int, high: int, scale: int) -> str:
+def _bar(kind: Html, low: int, high: int, scale: int) -> Html:
     left, end = (100 * min(value / scale, 1) for value in (low, high))
     style = f"margin-left:{left:.2f}%;width:{end - left:.2f}%"
     return f'<td class="bar"><i class="{kind}" style="{style}"></i></td>'

@@ -15,6 +15,7 @@ import streamlit as st
 from pages.overview.fold import fold_view
 from pages.shared import measured
 from pages.shared.canvas import component
+from pages.shared.text import Markdown, plain
 from tuning.jobs.points import Point, steps_at
 from tuning.plan.batch import Batch
 from tuning.plan.numbers import many, moment, number, seconds
@@ -42,7 +43,7 @@ def draw_bars(batch: Batch, plan: TuningPlan) -> None:
     chart = before_after_chart(picture, {mode: _step(one, plan) for mode, one in steps.items()})
     _component({"svg": svg_figure(chart)})
     if simulation.comparison.flat_error:
-        st.caption(f"AReaL refuses flat packing here: “{simulation.comparison.flat_error}”")
+        st.caption(f"AReaL refuses flat packing here: “{plain(simulation.comparison.flat_error)}”")
     over = []
     if plan.dp_size > 1:
         over.append(many(plan.dp_size, "rank"))
@@ -67,14 +68,14 @@ def draw_fold(batch: Batch, plan: TuningPlan) -> None:
     fold_view(batch.rows, fold)
 
 
-def _faster(steps: Mapping[Layout, Point]) -> str:
+def _faster(steps: Mapping[Layout, Point]) -> Markdown:
     tree, flat = steps.get("tree"), steps.get("flat")
     if not (tree and flat and tree.step_s and flat.step_s):
         return ""
     kinds = {tree.outcome, flat.outcome}
     kind = "measured" if kinds == {"measured"} else "in part estimated"
     times = number(flat.step_s / tree.step_s, ".2f")
-    return f"A step runs **{times}× as fast** as with flat packing ({kind}). "
+    return f"A step runs **{times}× as fast** as with flat packing ({plain(kind)}). "
 
 
 def _step(point: Point, plan: TuningPlan) -> str:

@@ -14,6 +14,7 @@ import streamlit as st
 
 from packing.rows import Rows
 from pages.shared.canvas import component
+from pages.shared.text import Markdown
 from tuning.plan.numbers import many
 from tuning.report.figures.fold import Fold
 
@@ -88,7 +89,7 @@ def fold_view(rows: Rows, fold: Fold) -> None:
     st.caption(says(fold))
 
 
-def says(fold: Fold) -> str:
+def says(fold: Fold) -> Markdown:
     """The fold in words: what the rows hold, what they repeat, what is left."""
     repeated = fold.row_tokens - fold.tokens
     of = f" of its {fold.rows_in_tree:,}" if fold.rows_left_out else ""
@@ -104,7 +105,7 @@ def says(fold: Fold) -> str:
     )
 
 
-def _rest(fold: Fold) -> str:
+def _rest(fold: Fold) -> Markdown:
     """What stands behind these rows in their tree."""
     others = fold.tree_tokens - fold.tokens
     hidden = many(fold.rows_left_out, "row")

@@ -7,18 +7,19 @@ import streamlit as st
 from pages.overview.answer import advice_of, draw_answer, draw_way
 from pages.overview.before_after import draw_bars, draw_fold
 from pages.shared import command, data, help_panel, refusal, state
+from pages.shared.text import plain
 
 batch = data.batch()
 plan = state.plan()
 
 advice = advice_of(batch, plan)
 with st.container(key="headline"):
-    st.title(advice.headline, anchor=False)
+    st.title(plain(advice.headline), anchor=False)
 if refused := batch.refusal(plan):
     refusal.draw(refused, "overview")
     st.caption("One of these changes, and the answer is here.")
     st.stop()
-st.markdown(f"**{advice.sentence}**")
+st.markdown(f"**{plain(advice.sentence)}**")
 with st.container(key="answer"):
     left, right = st.columns([2, 1], gap="medium")
     with left:

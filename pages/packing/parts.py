@@ -10,6 +10,7 @@ import streamlit as st
 
 from pages.shared import state, tokens
 from pages.shared.forest import draw_forest, tree_columns
+from pages.shared.text import plain
 from pages.shared.widgets import table
 from tuning.advice import verdict_of
 from tuning.plan.batch import Batch
@@ -51,7 +52,7 @@ def draw_verdict(batch: Batch, plan: TuningPlan) -> None:
             "refused" if paid.flat is None else ratio(paid.flat / paid.original_tokens),
             "without trees",
             "AReaL's ffd micro-batches of whole rows over the same ranks and minibatches, padded "
-            f"as {plan.engine} pads them.",
+            f"as {plain(plan.engine)} pads them.",
         ),
         "attention area": (
             ratio(simulation.tree_area / max(simulation.flat_area, 1)),
@@ -61,7 +62,7 @@ def draw_verdict(batch: Batch, plan: TuningPlan) -> None:
     }
     for column, (name, (value, below, said)) in zip(st.columns(5), metrics.items(), strict=True):
         column.metric(name, value, below, delta_color="off", delta_arrow="off", help=said)
-    st.markdown(f"**{verdict_of(simulation).sentence}**")
+    st.markdown(f"**{plain(verdict_of(simulation).sentence)}**")
 
 
 def draw_trees(batch: Batch, plan: TuningPlan) -> None:

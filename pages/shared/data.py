@@ -21,12 +21,14 @@ from packing.sources.loaded import Loaded
 from packing.sources.spec import SourceSpec
 from packing.spec import aligned
 from pages.shared import state, waiting
+from pages.shared.text import plain
 from tuning.jobs.folders import uploads_folder
 from tuning.plan.batch import Batch, smallest_cap
 from tuning.plan.plan import TuningPlan
 from tuning.workspace.rows import tags_of
 
 _PATIENCE_S = 0.4
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _LARGEST_CAP = 262_144
 _LATE = "data.late"  # the strip on top was drawn before the rows had loaded
 
@@ -50,6 +52,7 @@ class LoadTask:
 
         try:
             self.result = load(self.source, tell, self.stop.is_set, allowed_roots())
+            state.allow(self.source)
         except LoadCancelled:
             self.error = "Loading was stopped."
         except (SourceError, ValueError) as error:
@@ -61,9 +64,15 @@ class LoadTask:
 
 
 def allowed_roots() -> list[Path]:
-    """Folders whose files may be opened by path; ``ESPALIER_DATA`` adds more (colon-separated)."""
+    """Folders whose files may be opened by path; ``ESPALIER_DATA`` adds more (colon-separated).
+
+    The home folder only for whoever sits at this machine: not where a token or an address other
+    than loopback says that others come.
+    """
     more = os.environ.get("ESPALIER_DATA", "").split(os.pathsep)
-    return [Path.cwd(), Path.home(), uploads_folder(), *(Path(p) for p in more if p)]
+    shared = os.environ.get("ESPALIER_TOKEN") or st.get_option("server.address") not in _LOOPBACK
+    home = [] if shared else [Path.home()]
+    return [Path.cwd(), *home, uploads_folder(), *(Path(p) for p in more if p)]
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
@@ -95,7 +104,9 @@ def follow(task: LoadTask, key: str = "cancel_load") -> None:
     def tell() -> None:
         p = task.progress
         counted = f" · {p.rows:,} rows, {p.tokens:,} tokens" if p.rows else ""
-        bar.progress(p.fraction or 0.0, text=f"{source_name(task.source)}: {p.stage}{counted}")
+        bar.progress(
+            p.fraction or 0.0, text=f"{plain(source_name(task.source))}: {plain(p.stage)}{counted}"
+        )
 
     waiting.wait(task.ended.is_set, tell)
     place.empty()
@@ -112,7 +123,7 @@ def loaded() -> Loaded:
     task = task_of(state.plan().source)
     follow(task)
     if task.result is None:
-        st.error(task.error or "Nothing was loaded.", icon=":material/error:")
+        st.error(plain(task.error or "Nothing was loaded."), icon=":material/error:")
         with st.container(horizontal=True):
             st.button("Try again", on_click=forget, args=(task.source,), icon=":material/refresh:")
             st.button(

@@ -7,6 +7,8 @@ import html
 
 import streamlit as st
 
+from pages.shared.text import Html
+
 _GREEN, _LIGHT, _GREY, _RED = "#14806a", "#8fc7b0", "#8a8f98", "#d55e00"
 _CSS = """
 <style>
@@ -17,7 +19,7 @@ _CSS = """
 """
 
 
-def _svg(*boxes: tuple[float, float, float, float, str]) -> str:
+def _svg(*boxes: tuple[float, float, float, float, Html]) -> Html:
     drawn = "".join(
         f'<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="1.5" fill="{c}"/>'
         for x, y, w, h, c in boxes
@@ -25,7 +27,7 @@ def _svg(*boxes: tuple[float, float, float, float, str]) -> str:
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 96 40">{drawn}</svg>'
     # Streamlit empties an svg that stands in its HTML by itself.
     text = base64.b64encode(svg.encode()).decode()
-    return f'<i style="background-image: url(data:image/svg+xml;base64,{text})"></i>'
+    return f'<i style="background-image: url(data:image/svg+xml;base64,{html.escape(text)})"></i>'
 
 
 _TREE = [

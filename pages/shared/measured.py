@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
 
+from pages.shared.text import plain
 from tuning.jobs.folders import data_folder
 from tuning.jobs.points import Point, steps_at
 from tuning.jobs.store import Store, StoreError
@@ -20,22 +23,32 @@ def latest_step(plan: TuningPlan, batch: Batch) -> str | None:
 
 
 def points(data: str, warn: bool = True) -> list[Point]:
-    """Points of a batch, newest first; none, and a warning, where the history cannot be read."""
+    """What this machine measured of a batch, newest first; none, and a warning, where the history
+    cannot be read."""
     try:
         return _points(data, _stamp())
     except StoreError as error:
         if warn:
-            st.warning(str(error), icon=":material/database_off:")
+            st.warning(plain(error), icon=":material/database_off:")
         return []
 
 
 @st.cache_data(show_spinner=False, max_entries=16)
 def _points(data: str, stamp: tuple[int, ...]) -> list[Point]:
     """Read again when the history's files have changed."""
-    return [entry.point for entry in Store().entries(data=data)]
+    return [entry.point for entry in Store().entries(data=data, own=True)]
 
 
 def _stamp() -> tuple[int, ...]:
     # A write goes to the log beside the file first.
-    files = [data_folder() / name for name in ("history.sqlite", "history.sqlite-wal")]
-    return tuple(f.stat().st_mtime_ns if f.exists() else 0 for f in files)
+    return tuple(
+        _changed_ns(data_folder() / name) for name in ("history.sqlite", "history.sqlite-wal")
+    )
+
+
+def _changed_ns(path: Path) -> int:
+    """When a file was written last; 0 where there is none, which another reader may bring about."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0

@@ -7,6 +7,7 @@ import streamlit as st
 from packing.batch.refusal import BatchRefused
 from packing.trie import Forest
 from pages.shared import state
+from pages.shared.text import plain
 from tuning.plan.batch import Batch, plan_fields
 from tuning.plan.plan import TuningPlan
 
@@ -20,13 +21,13 @@ _WORDS = {
 
 def draw(refused: BatchRefused, key: str) -> None:
     """The box, and the changes that mend it; ``key`` tells the buttons of pages apart."""
-    st.error(str(refused), icon=":material/block:")
+    st.error(plain(refused), icon=":material/block:")
     with st.container(horizontal=True):
         for nth, fix in enumerate(refused.fixes):
             fields = plan_fields(fix)
             ((name, value),) = fields.items()
             st.button(
-                _WORDS[name].format(value),
+                plain(_WORDS[name].format(value)),
                 on_click=state.update,
                 kwargs=fields,
                 type="primary" if nth == 0 else "secondary",

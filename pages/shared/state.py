@@ -10,9 +10,11 @@ Notable:
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -25,11 +27,16 @@ from tuning.plan.plan import TuningPlan, options
 _PLAN, _UNDO, _VIEW, _OTHER = "state.plan", "state.undo", "state.view", "state.other"
 _LAST = "state.last_change"
 _WRITTEN, _REFUSED = "state.url_written", "state.url_refused"
+_SESSION = "state.session"
 _TIMER = "state.redrawn_by_timer"
 
 VIEW_KEYS = ("tree", "node", "row", "x0", "x1", "token")
 OTHER_KEYS = ("vs", "a.run", "b.run", *(f"b.{name}" for name in sorted(TuningPlan.query_names())))
 _UNDO_STEPS = 50
+_ASKED = "state.asked"
+_QUICK_BYTES = 32 << 20
+_ALLOWED: set[str] = set()
+"""Sources that somebody has loaded on this server."""
 _IN_A_ROW_S = 0.7
 _MAKE_TREES = (
     "max_tokens_per_mb",
@@ -38,6 +45,11 @@ _MAKE_TREES = (
     "samples_per_prompt",
     "max_new_tokens",
 )
+
+
+def session() -> str:
+    """Names this session, to tell what it did from what others did; it outlives no reload."""
+    return st.session_state.setdefault(_SESSION, secrets.token_hex(8))
 
 
 def plan() -> TuningPlan:
@@ -71,6 +83,44 @@ def update(**fields: Any) -> None:
     elif any(getattr(after, name) != getattr(before, name) for name in _MAKE_TREES):
         # Trees and nodes have other numbers now; a row is the same row.
         set_view(tree=None, node=None, token=None, x0=None, x1=None)
+
+
+def waits(source: SourceSpec) -> bool:
+    """Whether a link's rows are loaded only once somebody has clicked.
+
+    Whoever sends a link must not make this server ask the Hub, with its user's token, nor read for
+    long: what leaves the machine or is large waits, unless it has been loaded here before.
+    """
+    if source.to_query() in _ALLOWED:
+        return False
+    return source.leaves_machine or (source.kind == "file" and _is_large(source.location))
+
+
+def allow(source: SourceSpec) -> None:
+    """From now on links of this server may load it."""
+    _ALLOWED.add(source.to_query())
+
+
+def asked() -> SourceSpec | None:
+    """What the link would load, where that waits for a click."""
+    return st.session_state.get(_ASKED)
+
+
+def load_asked() -> None:
+    """Load it after all."""
+    source = st.session_state.pop(_ASKED)
+    allow(source)
+    update(source=source)
+
+
+def _is_large(location: str) -> bool:
+    path = Path(location).expanduser()
+    try:
+        if path.is_file():
+            return path.stat().st_size > _QUICK_BYTES
+        return path.is_dir() or not set("*?[").isdisjoint(location)
+    except (OSError, ValueError):
+        return False  # the load says why
 
 
 def can_undo() -> bool:
@@ -159,7 +209,11 @@ def read_url() -> None:
     known = _plan_query(query) | _view_query(query) | _other_query(query)
     if query == written or not known:
         return
-    st.session_state[_PLAN], st.session_state[_REFUSED] = TuningPlan.from_query(query)
+    linked, st.session_state[_REFUSED] = TuningPlan.from_query(query)
+    st.session_state[_ASKED] = linked.source if waits(linked.source) else None
+    if st.session_state[_ASKED] is not None:
+        linked = replace(linked, source=plan().source)
+    st.session_state[_PLAN] = linked
     st.session_state[_VIEW] = {
         name: int(text) for name, text in _view_query(query).items() if text.isdecimal()
     }

@@ -8,6 +8,7 @@ import streamlit as st
 
 from packing.batch.refusal import BatchRefused
 from pages.shared import data, measured, state
+from pages.shared.text import Html
 from tuning.plan.plan import TuningPlan
 
 Cell = tuple[str, str, str, list[str]]
@@ -55,6 +56,7 @@ def _packing_cells(batch: data.Batch, plan: TuningPlan) -> list[Cell]:
     ]
 
 
-def _cell(kind: str, label: str, value: str, tags: list[str]) -> str:
+def _cell(kind: str, label: str, value: str, tags: list[str]) -> Html:
     marks = "".join(f'<span class="tag">{html.escape(tag)}</span>' for tag in tags)
-    return f'<div class="{kind}"><span>{label}</span><b>{html.escape(value)}{marks}</b></div>'
+    name, said = html.escape(label), html.escape(value)
+    return f'<div class="{html.escape(kind)}"><span>{name}</span><b>{said}{marks}</b></div>'

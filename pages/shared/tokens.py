@@ -9,6 +9,7 @@ import numpy as np
 import streamlit as st
 
 from packing.rows import IntArray, Rows
+from pages.shared.text import Html
 
 
 def draw(
@@ -44,6 +45,6 @@ def draw_divergence(
     st.html(f'<div class="token-text" tabindex="0">{shared}{follows}</div>')
 
 
-def _visible(text: str) -> str:
+def _visible(text: str) -> Html:
     """Escaped, with line breaks shown as well as made."""
     return html.escape(text).replace("\n", "⏎\n")

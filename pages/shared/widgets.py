@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from packing.sources.spec import SourceSpec
+from pages.shared.text import Markdown, plain
 from tuning.report.figures.style import saved_as
 
 _COUNTS = (
@@ -47,13 +49,13 @@ def chart(figure: go.Figure, name: str, alt: str) -> None:
 
 
 def download(
-    label: str,
+    label: Markdown,
     make: Callable[[], str | bytes],
     file_name: str,
     key: str,
     look: Literal["primary", "secondary"] = "primary",
-    icon: str = "download",
-    help: str | None = None,
+    icon: Markdown = "download",
+    help: Markdown | None = None,
 ) -> None:
     """A button for a file that is made when it is asked for."""
     st.download_button(
@@ -69,7 +71,30 @@ def download(
     )
 
 
-def to_tune(label: str = "Measure on the Tune page", icon: str = "arrow_forward") -> None:
+def draw_asked(source: SourceSpec, load: Callable[[], None], key: str) -> None:
+    """What a link would load, and the click that it waits for."""
+    where = "asks the Hugging Face Hub" if source.leaves_machine else "may take long"
+    tokenizer = f", tokenizer {source.tokenizer}" if source.tokenizer else ""
+    st.info(
+        f"It would load {plain(f'{source.location}{tokenizer}')}, which {where}.",
+        icon=":material/link:",
+    )
+    st.button("Load it", on_click=load, icon=":material/download:", key=f"{key}.load")
+
+
+def draw_unread(what: Markdown, unread: Mapping[Any, str], move: Callable[[], None]) -> None:
+    """What was passed over because it cannot be read, and a button that moves it out of the way."""
+    key, why = next(iter(unread.items()))
+    st.warning(
+        f"{len(unread):,} {what} cannot be read and are passed over. {plain(key)}: {plain(why)}",
+        icon=":material/report:",
+    )
+    st.button(
+        "Move them aside", on_click=move, icon=":material/drive_file_move:", key=f"{what}.aside"
+    )
+
+
+def to_tune(label: Markdown = "Measure on the Tune page", icon: Markdown = "arrow_forward") -> None:
     st.page_link("tune/page.py", label=label, icon=f":material/{icon}:")
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import streamlit as st
 
 from pages.shared import tokens
+from pages.shared.text import Html
 from pages.trie.explorer import child_nodes, ending_rows, node_at, node_tokens
 from pages.trie.look import Look, chosen_node, highlight, open_node
 from tuning.plan.numbers import many
@@ -114,5 +115,5 @@ def draw_children(look: Look) -> None:
         )
 
 
-def _shown(text: str) -> str:
+def _shown(text: str) -> Html:
     return html.escape(text).replace("\n", "⏎")

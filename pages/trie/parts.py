@@ -11,6 +11,7 @@ import streamlit as st
 from packing.batch.simulation import BatchSimulation
 from pages.shared import state
 from pages.shared.forest import draw_forest, tree_columns
+from pages.shared.text import plain
 from pages.shared.widgets import table
 from pages.trie.icicle import icicle_view
 from pages.trie.look import Look, open_node, open_tree
@@ -87,7 +88,7 @@ def choose_share(look: Look) -> None:
     several = {name: count for name, count in counts.items() if count > 1}
     for column, (name, count) in zip(st.columns(2), several.items(), strict=False):
         column.selectbox(
-            name,
+            plain(name),
             [_ALL, *range(count)],
             key=f"tree_{name}.widget",
             persist_state="session",

@@ -9,7 +9,8 @@ from pathlib import Path
 import streamlit as st
 
 from pages.shared import state
-from pages.shared.widgets import download, table
+from pages.shared.text import plain
+from pages.shared.widgets import download, draw_unread, table
 from tuning.jobs.store import Entry, Store, StoreError
 from tuning.plan.batch import Batch
 from tuning.plan.numbers import moment
@@ -23,11 +24,13 @@ def draw(batch: Batch) -> None:
             store = Store()
             found = runs(store)
         except StoreError as error:
-            st.error(str(error), icon=":material/error:")
+            st.error(plain(error), icon=":material/error:")
             return
-        if not found:
+        if not found and not store.unread:
             st.caption("Nothing has been measured yet.")
             return
+        if store.unread:
+            draw_unread("points of the history", store.unread, store.set_aside)
         found.sort(key=lambda run: run.data != batch.rows.fingerprint)
         chosen = _chosen(found, batch)
         _actions(store, chosen or found, everything=not chosen)
@@ -52,7 +55,7 @@ def _line(run: Run, batch: Batch) -> dict[str, object]:
         "when": moment(run.when),
         "rows": "these" if run.data == batch.rows.fingerprint else run.plan.source.location,
         "model": run.plan.model,
-        "device": run.entries[0].point.question.machine,
+        "device": run.entries[0].point.question.machine + ("" if run.own else ", a colleague's"),
         "points": len(run.entries),
         "fastest cap": None if best is None else best.point.question.max_tokens_per_mb,
         "fastest step, s": None if best is None else best.point.step_s,

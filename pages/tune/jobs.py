@@ -11,6 +11,7 @@ import streamlit as st
 
 from packing.rows import Rows
 from pages.shared import state, waiting
+from pages.shared.text import plain
 from pages.tune.parts import draw_result
 from tuning.jobs.jobs import Jobs, JobView
 from tuning.plan.batch import Batch
@@ -30,10 +31,15 @@ def areal_python() -> str:
     return os.environ.get("ESPALIER_AREAL_PYTHON", "")
 
 
-def current(batch: Batch) -> JobView | None:
-    """The newest sweep of this batch with these settings."""
+def own(batch: Batch, foreign: bool = False) -> JobView | None:
+    """This machine's newest sweep of this batch with these settings; or one from elsewhere."""
     question = question_of(state.plan())
-    return jobs().newest("sweep", data=batch.rows.fingerprint, question=question)
+    return jobs().newest("sweep", foreign, data=batch.rows.fingerprint, question=question)
+
+
+def current(batch: Batch) -> JobView | None:
+    """What is shown: this machine's sweep, or where there is none a colleague's."""
+    return own(batch) or own(batch, foreign=True)
 
 
 def start(batch: Batch, longest_row: int, rows: Rows) -> None:
@@ -55,15 +61,15 @@ def start(batch: Batch, longest_row: int, rows: Rows) -> None:
 
 
 def stop(job: str) -> None:
-    jobs().cancel(job)
+    jobs().cancel(job, state.session())
 
 
 def follow(view: JobView) -> None:
     """The sweep as it stands; the page is drawn again when there is more to say."""
     progress = view.last("progress")
-    budget = float(view.arguments["budget_s"])
+    budget = float(view.arguments.get("budget_s", 0.0)) or 1.0
     left = float(progress["left_s"]) if progress and "left_s" in progress else budget
-    st.progress(min(max(1 - left / budget, 0.0), 1.0), text=view.message)
+    st.progress(min(max(1 - left / budget, 0.0), 1.0), text=plain(view.message))
     draw_result(view, state.plan())
     waiting.redraw_as_it_goes(jobs(), view)
 
@@ -72,6 +78,8 @@ def draw_ending(view: JobView) -> None:
     """How a sweep ended, where it did not end by itself."""
     sentence = view.message[:1].upper() + view.message[1:]
     if view.state in ("failed", "died"):
-        st.error(f"{sentence}. Resume goes on from there.", icon=":material/error:")
+        st.error(f"{plain(sentence)}. Resume goes on from there.", icon=":material/error:")
     elif view.state == "cancelled":
-        st.info(f"{sentence}. Resume goes on from there.", icon=":material/pause:")
+        you = " by you" if view.stopped_by == state.session() else " by someone else"
+        sentence = sentence.replace("Stopped", f"Stopped{you if view.stopped_by else ''}", 1)
+        st.info(f"{plain(sentence)}. Resume goes on from there.", icon=":material/pause:")

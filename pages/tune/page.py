@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from pages.shared import background, command, data, help_panel, state
+from pages.shared.widgets import draw_unread
 from pages.tune import history as tune_history
 from pages.tune import jobs as tune_jobs
 from pages.tune import settings as tune_settings
@@ -20,7 +21,7 @@ st.caption(
 job = tune_jobs.current(batch)
 if job is not None:
     draw_pick(job, state.plan())
-tune_settings.draw(batch, job)
+tune_settings.draw(batch, None if job and job.origin else job)
 job = tune_jobs.current(batch)
 if job is None:
     st.info(
@@ -37,6 +38,8 @@ else:
     draw_result(job, plan, curve)
     if not complete:
         background.watch()
+if unread := tune_jobs.jobs().unread:
+    draw_unread("jobs", unread, tune_jobs.jobs().set_aside)
 tune_history.draw(batch)
 command.draw("sweep")
 help_panel.draw("step", "max_tokens_per_mb", "paid", "dummy tree", "compute_logp")

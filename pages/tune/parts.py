@@ -9,6 +9,7 @@ import streamlit as st
 
 from packing.metrics import padded_token_ratio, tree_token_ratio
 from pages.shared import state
+from pages.shared.text import plain
 from pages.shared.widgets import chart, table
 from tuning.jobs.jobs import JobView
 from tuning.plan.batch import CurvePoint
@@ -16,35 +17,35 @@ from tuning.plan.plan import STEP_NAMES, TuningPlan
 from tuning.report.figures.plotly_figure import plotly_figure
 from tuning.report.figures.sweep import sweep_chart
 from tuning.sweep.result import Candidate, Headroom, SweepResult
+from tuning.workspace.workspace import sweep_of
 
 _GIB = 2**30
 
 
-def result_of(job: JobView) -> SweepResult | None:
-    """What the sweep has shown last."""
-    event = job.last("result")
-    return None if event is None else SweepResult.from_json(event["result"])
-
-
 def draw_pick(job: JobView, plan: TuningPlan) -> None:
     """The answer at first glance, and the button that takes it."""
-    result = result_of(job)
+    result = sweep_of(job)
     if result is None or result.pick is None or job.active:
         return
     pick = result.pick
     box = st.container(border=True)
+    if job.origin:
+        box.info(
+            f"A colleague's sweep, from {plain(job.origin)}: it was measured on "
+            f"{plain(result.machine)}, and says nothing of the times of this machine.",
+            icon=":material/group:",
+        )
     if pick.mode != "tree":
-        box.warning(f"**{pick.reason}**", icon=":material/block:")
+        box.warning(f"**{plain(pick.reason)}**", icon=":material/block:")
     else:
         left, middle, right, button = box.columns([2, 2, 2, 2], vertical_alignment="center")
         left.metric("max_tokens_per_mb", f"{pick.max_tokens_per_mb:,}")
-        middle.metric(
-            f"step ({pick.step_kind}, {STEP_NAMES[pick.step_of]})", f"{pick.step_s:,.2f} s"
-        )
+        said = f"step ({pick.step_kind}, {STEP_NAMES[pick.step_of]})"
+        middle.metric(plain(said), f"{pick.step_s:,.2f} s")
         speed = pick.speedup_vs_flat
         flat = result.baselines.get("flat")
         kind = flat.step_kind if flat and flat.step_kind else "not measured"
-        right.metric(f"than flat ({kind})", f"{speed:,.2f}× as fast" if speed else "unknown")
+        right.metric(f"than flat ({plain(kind)})", f"{speed:,.2f}× as fast" if speed else "unknown")
         used = plan.max_tokens_per_mb == pick.max_tokens_per_mb
         button.button(
             "In use" if used else f"Use {pick.max_tokens_per_mb:,}",
@@ -54,7 +55,7 @@ def draw_pick(job: JobView, plan: TuningPlan) -> None:
             kwargs={"max_tokens_per_mb": pick.max_tokens_per_mb},
             key="use_pick",
         )
-        box.markdown(pick.reason)
+        box.markdown(plain(pick.reason))
         if pick.headroom:
             with box.expander("If rollouts grow", icon=":material/trending_up:"):
                 table([_longer(one) for one in pick.headroom], key="headroom")
@@ -63,9 +64,9 @@ def draw_pick(job: JobView, plan: TuningPlan) -> None:
         if result.holdout_error is not None
         else "Too few steps were measured to say how far the cost model is off."
     )
-    box.caption(" ".join(part for part in (pick.runner_up, sure) if part))
+    box.caption(" ".join(part for part in (plain(pick.runner_up), sure) if part))
     for sentence in pick.advice:
-        box.markdown(f":material/lightbulb: {sentence}")
+        box.markdown(f":material/lightbulb: {plain(sentence)}")
 
 
 def _longer(one: Headroom) -> dict[str, object]:
@@ -84,14 +85,14 @@ def draw_result(job: JobView, plan: TuningPlan, curve: Sequence[CurvePoint] = ()
 
     curve: more caps of the plan, counted beside the page
     """
-    result = result_of(job)
+    result = sweep_of(job)
     if result is None:
         return
     counted = [_counted(point, result.original_tokens) for point in curve]
     if drawn := sweep_chart(result, plan.packer, plan.max_tokens_per_mb, counted):
         chart(plotly_figure(drawn), "sweep", drawn.described)
-    whose = f"{result.model} on {result.machine}, {STEP_NAMES[result.step_of]}"
-    st.caption(" · ".join([whose, *result.notes]))
+    whose = f"{result.model} on {result.machine}{', a colleague’s' if job.origin else ''}"
+    st.caption(plain(" · ".join([f"{whose}, {STEP_NAMES[result.step_of]}", *result.notes])))
     logp = st.column_config.NumberColumn(
         format="%.3f",
         help="The forward pass before the step, where AReaL recomputes log-probabilities; it is "
@@ -99,7 +100,7 @@ def draw_result(job: JobView, plan: TuningPlan, curve: Sequence[CurvePoint] = ()
     )
     table(_table(result), {"compute_logp, s": logp}, placeholder="–", key="sweep_table")
     if result.memory_note:
-        st.caption(f"Memory is the {result.memory_note}.")
+        st.caption(f"Memory is the {plain(result.memory_note)}.")
 
 
 def _counted(point: CurvePoint, original_tokens: int) -> Candidate:

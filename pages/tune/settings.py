@@ -7,6 +7,7 @@ from dataclasses import replace
 import streamlit as st
 
 from pages.shared import data, state
+from pages.shared.text import plain
 from pages.shared.widgets import with_chosen
 from pages.tune import jobs as tune_jobs
 from tuning.jobs.jobs import JobView
@@ -47,7 +48,7 @@ def draw(batch: Batch, job: JobView | None) -> None:
     plan = state.plan()
     problems = plan.problems() + plan.unmeasurable(tune_jobs.areal_python())
     for sentence in problems:
-        st.warning(sentence, icon=":material/block:")
+        st.warning(plain(sentence), icon=":material/block:")
     again = job is not None and job.state in ("cancelled", "died", "failed")
     with st.container(horizontal=True):
         rows = data.loaded().rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,11 +133,21 @@ def test_the_report_says_beforehand_what_it_lacks(app: AppTest) -> None:
     assert any("bundled with every Espalier" in one.value for one in app.caption)
 
 
-def test_a_measured_plan_says_what_the_report_holds(app: AppTest, tmp_path: Path) -> None:
-    """A workspace taken in by the library is found by the page: points, sweep, and its pick."""
+def test_a_measured_plan_says_what_the_report_holds(
+    app: AppTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Points, sweep and pick of this machine are found by the page; a colleague's are not."""
     taken = take_in(workspace_here(), Store())
     for name, value in taken.plan.to_query().items():
         app.query_params[name] = value
+    run(app)
+    assert "nothing measured yet" in markdown(app)
+    assert any("No sweep" in one.value for one in app.info)
+    monkeypatch.setattr("tuning.workspace.here.ORIGIN", "")
+    mine = workspace_here()
+    points = tuple(replace(one, run="mine") for one in mine.points)
+    assert mine.sweep is not None
+    take_in(replace(mine, points=points, sweep=replace(mine.sweep, notes=("mine",))), Store())
     run(app)
     assert "2 measured points of cpu x86, 2 threads" in markdown(app)
     assert "the sweep with its pick" in markdown(app)

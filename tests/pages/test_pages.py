@@ -12,6 +12,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from packing.sources.errors import SourceError
 from packing.sources.load import load
 from packing.sources.spec import SourceSpec
 from pages.shared import data, state
@@ -186,3 +187,34 @@ def test_text_of_a_dataset_is_never_markup(tmp_path: Path) -> None:
             assert "<img src=x" not in element.proto.body
         for chart in app.get("plotly_chart"):
             assert "<img src=x" not in chart.proto.spec and "<script>" not in chart.proto.spec
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        SourceSpec("hub", "someone/rows"),
+        SourceSpec("sample", "math-grpo", tokenizer="someone/model"),
+        SourceSpec("file", "/**/*.jsonl"),
+    ],
+)
+def test_a_link_that_leaves_the_machine_or_takes_long_waits_for_a_click(
+    source: SourceSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "_ALLOWED", set())
+    asked: list[SourceSpec] = []
+
+    def noted(spec: SourceSpec, *given: Any) -> Any:
+        asked.append(spec)
+        return load(spec, *given) if spec == SourceSpec("sample", "math-grpo") else _refused()
+
+    monkeypatch.setattr(data, "load", noted)
+    app = opened(**TuningPlan(source=source).to_query())
+    assert source not in asked and asked
+    assert len([one for one in app.info if "would load" in one.value]) == 1
+    assert not app.error, "the rows that were there are still there"
+    settled(app.button(key="link.load").click().run())
+    assert source in asked
+
+
+def _refused() -> Any:
+    raise SourceError("not here")

@@ -17,6 +17,7 @@ import typer
 from packing.rows import Rows
 from packing.sources.spec import Simulate, SourceSpec, parse_rows
 from tuning.plan.commands import AT_A_CAP, CAP, command_fields
+from tuning.plan.foreign import visible
 from tuning.plan.plan import PlanError, TuningPlan, as_text, from_text, options, plain_type
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class PlanOptions(RowOptions):
         assert self.config is not None
         filled, notes = fill_plan(ArealConfig.read(self.config), start)
         for note in notes:
-            typer.echo(note, err=True)
+            say(note, err=True)
         taken = {name: getattr(filled, name) for name in options() if hasattr(self, name)}
         return replace(start, **taken)
 
@@ -265,7 +266,7 @@ def followed(
         while (view := jobs.view(job)).active:
             if view.message != said:
                 said = view.message
-                typer.echo(said, err=True)
+                say(said, err=True)
             time.sleep(_LOOK_S)
     except KeyboardInterrupt:
         jobs.cancel(job)
@@ -273,6 +274,11 @@ def followed(
     if view.state != "done":
         raise RuntimeError(f"{view.message} (log: {jobs.folder / job / 'log.txt'})")
     return view
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print; what is in somebody's data moves no cursor and sets no title of the terminal."""
+    typer.echo(visible(text), err=err)
 
 
 @contextmanager
@@ -283,23 +289,23 @@ def sentences() -> Iterator[None]:
     except typer.Exit:  # which is a RuntimeError
         raise
     except (ValueError, RuntimeError, OSError) as error:
-        typer.echo(f"error: {error}", err=True)
+        say(f"error: {error}", err=True)
         raise typer.Exit(1) from None
 
 
 def show(result: Mapping[str, Any], as_json: bool) -> None:
     """One JSON object, or a line for each plain figure."""
     if as_json:
-        typer.echo(json.dumps(result))
+        say(json.dumps(result))
         return
     for name, value in result.items():
         if isinstance(value, Mapping) and all(isinstance(v, float) for v in value.values()):
             show({f"{name}: {key}": v for key, v in value.items()}, False)
         elif isinstance(value, bool):
-            typer.echo(f"{name:<42} {'yes' if value else 'no'}")
+            say(f"{name:<42} {'yes' if value else 'no'}")
         elif isinstance(value, float):
-            typer.echo(f"{name:<42} {value:,.4f}")
+            say(f"{name:<42} {value:,.4f}")
         elif isinstance(value, int):
-            typer.echo(f"{name:<42} {value:,}")
+            say(f"{name:<42} {value:,}")
         elif isinstance(value, str):
-            typer.echo(f"{name:<42} {value}")
+            say(f"{name:<42} {value}")

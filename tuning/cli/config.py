@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from tuning.cli.common import Json, PlanOptions, RowOptions, row_options, sentences
+from tuning.cli.common import Json, PlanOptions, RowOptions, row_options, say, sentences
 
 if TYPE_CHECKING:
     from tuning.areal.config import ArealConfig
@@ -59,19 +59,19 @@ def check(
         answer = None if asked is None else _asked(read, asked)
     except (ValueError, RuntimeError, OSError) as error:
         if as_json:
-            typer.echo(json.dumps(_unread(str(error))))
+            say(json.dumps(_unread(str(error))))
         else:
-            typer.echo(f"error: {error}", err=True)
+            say(f"error: {error}", err=True)
         raise typer.Exit(1) from None
     refused = answer is not None and not answer.accepted
     code = 1 if refused else report.exit_code
     if as_json:
         own = {} if answer is None else {"areal": answer.sentence}
-        typer.echo(json.dumps(report.to_json() | own | {"exit_code": code}))
+        say(json.dumps(report.to_json() | own | {"exit_code": code}))
     else:
-        typer.echo(doctor.describe(report))
+        say(doctor.describe(report))
         if answer is not None:
-            typer.echo(f"\n{answer.sentence}")
+            say(f"\n{answer.sentence}")
     raise typer.Exit(code)
 
 
@@ -136,7 +136,7 @@ def export(
         if form not in FORMS:
             raise ValueError(f"--form is one of {', '.join(FORMS)}, not {form}")
         batch = options.batch(plan)
-        points = [entry.point for entry in Store().entries(data=batch.rows.fingerprint)]
+        points = [entry.point for entry in Store().entries(data=batch.rows.fingerprint, own=True)]
         evidence = evidence_of(batch, plan, points)
         on = _worth_it(batch, plan) if trees is None else trees
         _give(render(plan, evidence, version, form, with_ref=ref, trees=on), out)
@@ -146,7 +146,7 @@ def _give(text: str, out: Path | None) -> None:
     if out is not None:
         out.write_bytes(text.encode())  # line ends stay the file's
     else:
-        typer.echo(text, nl=not text.endswith("\n"))
+        say(text.removesuffix("\n"))
 
 
 def _worth_it(batch: Batch, plan: TuningPlan) -> bool:
@@ -154,7 +154,7 @@ def _worth_it(batch: Batch, plan: TuningPlan) -> bool:
     from tuning.export.evidence import trees_lose
 
     if problem := trees_lose(batch, plan):
-        typer.echo(f"{problem} Tree training is left off; --trees turns it on.", err=True)
+        say(f"{problem} Tree training is left off; --trees turns it on.", err=True)
     return not problem
 
 
@@ -186,7 +186,7 @@ def _tuned(
     if trees is None and tuned.after.tree_on and not _worth_it(batch, asked):
         tuned = tune(trees=False)
     for note in (*tuned.notes, f"Before: {tuned.before.verdict}", f"After: {tuned.after.verdict}"):
-        typer.echo(note, err=True)
+        say(note, err=True)
     return config.diff(tuned.config, base.name) if diff else tuned.text
 
 

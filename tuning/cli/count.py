@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuning.cli.common import Json, PlanOptions, row_options, sentences, show
+from tuning.cli.common import Json, PlanOptions, row_options, say, sentences, show
 from tuning.cli.sweep import seconds_of
 from tuning.plan.batch import Batch
 from tuning.plan.numbers import many, number, ratio
@@ -45,7 +45,7 @@ def count(
         caps = candidate_caps(Batch.of(rows, plan), plan, rows.longest)
 
         def tell(done: int, of: int) -> None:
-            typer.echo(f"{done:,} of {of:,} batches", err=True)
+            say(f"{done:,} of {of:,} batches", err=True)
 
         found = counted(rows, plan, caps, budget_s=budget_s, seed=seed, on=on, tell=tell)
         if as_json:
@@ -58,7 +58,7 @@ def _table(found: Count) -> None:
     from tuning.workspace.compare_text import aligned_columns
 
     whole = "all of them" if found.exact else f"{found.n_counted / found.n_batches:.1%} of them"
-    typer.echo(
+    say(
         f"{many(found.n_batches, 'batch', 'batches')} of {many(found.groups_a_batch, 'prompt')}, "
         f"{whole} counted in {found.seconds:,.1f} s. The longest row, {found.longest_row:,} "
         f"tokens, is in batch {found.longest_batch:,}."
@@ -69,11 +69,11 @@ def _table(found: Count) -> None:
     ]
     rows += [_line(one) for one in found.caps]
     for line in aligned_columns(rows):
-        typer.echo(line)
+        say(line)
     if found.pick is not None:
         equal = sum(one.equal for one in found.caps)
         more = f"; {equal - 1} more cannot be told from it" if equal > 1 else ""
-        typer.echo(f"{found.pick:,} pays least a batch{more}.")
+        say(f"{found.pick:,} pays least a batch{more}.")
 
 
 def _line(one: CapCount) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packing.prefixes import PrefixOrder
-from tuning.cli.common import Json, sentences, show
+from tuning.cli.common import Json, say, sentences, show
 
 if TYPE_CHECKING:
     from tuning.workspace.compare_side import Side
@@ -39,6 +39,7 @@ def list_runs(as_json: Json = False) -> None:
     from tuning.workspace.history import runs
 
     with sentences():
+        store = Store()
         found = [
             {
                 "run": run.id,
@@ -46,23 +47,27 @@ def list_runs(as_json: Json = False) -> None:
                 "data": run.data,
                 "model": run.plan.model,
                 "device": run.plan.device,
+                "own": run.own,
                 "points": len(run.entries),
                 "ids": [entry.id for entry in run.entries],
                 "fastest_cap": best.point.question.max_tokens_per_mb if best else None,
                 "fastest_step_s": best.point.step_s if best else None,
             }
-            for run in runs(Store())
+            for run in runs(store)
             for best in [run.fastest]
         ]
+        for number, why in store.unread.items():
+            say(f"point {number} cannot be read and is passed over: {why}", err=True)
         if as_json:
             show({"runs": found}, True)
             return
         for one in found:
             step = one["fastest_step_s"]
             fastest = f"{one['fastest_cap']:,}: {step:.3f} s" if step else "nothing measured"
-            typer.echo(
-                f"{one['run']}  {str(one['measured_at'])[:16]}  {one['model']} on {one['device']}  "
-                f"{one['points']} points  {fastest}"
+            whose = "" if one["own"] else " (a colleague's)"
+            say(
+                f"{one['run']}  {str(one['measured_at'])[:16]}  {one['model']} on {one['device']}"
+                f"{whose}  {one['points']} points  {fastest}"
             )
 
 
@@ -75,7 +80,7 @@ def export(file: Path, run: Run = None) -> None:
     with sentences():
         entries = Store().entries(run=run)
         written(entries, file)
-        typer.echo(f"{len(entries):,} points in {file}")
+        say(f"{len(entries):,} points in {file}")
 
 
 @app.command()
@@ -90,7 +95,7 @@ def delete(ids: list[int]) -> None:
         if unknown:
             raise ValueError(f"no point has the id {unknown[0]}")
         store.delete(ids)
-        typer.echo(f"{len(ids):,} points deleted")
+        say(f"{len(ids):,} points deleted")
 
 
 def compare(a: Sided, b: Sided, as_json: Json = False) -> None:
@@ -100,7 +105,7 @@ def compare(a: Sided, b: Sided, as_json: Json = False) -> None:
 
     with sentences():
         result = compared(_side(a), _side(b))
-        typer.echo(json.dumps(result.to_json()) if as_json else text_of(result))
+        say(json.dumps(result.to_json()) if as_json else text_of(result))
 
 
 def _side(what: str) -> Side:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tuning.cli.common import Json, PlanOptions, row_options, sentences, show
+from tuning.cli.common import Json, PlanOptions, row_options, say, sentences, show
 from tuning.cli.sweep import asked
 
 _TIMEOUT_S = 1800.0
@@ -27,7 +27,7 @@ def prove(options: PlanOptions, as_json: Json = False) -> None:
         if as_json:
             show(found, True)
         else:
-            typer.echo(f"{found['verdict']} ({found['sampled']}, {found['model']})")
+            say(f"{found['verdict']} ({found['sampled']}, {found['model']})")
     if not found["equal"]:
         raise typer.Exit(1)
 
@@ -54,8 +54,8 @@ def kernels(
             show({"problem": problem, "backends": list(newest.values()), "result": result}, True)
             return
         for row in newest.values():
-            typer.echo(_line(row))
-        typer.echo(job.message)
+            say(_line(row))
+        say(job.message)
 
 
 def _line(row: Mapping[str, Any]) -> str:

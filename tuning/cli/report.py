@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuning.cli.common import Json, sentences, show
+from tuning.cli.common import Json, say, sentences, show
 
 if TYPE_CHECKING:
     from tuning.workspace.workspace import Workspace
@@ -57,7 +57,7 @@ def report(
         if figures is not None:
             written += write_figures(workspace, figures)
         for path in written:
-            typer.echo(str(path))
+            say(str(path))
 
 
 def save(
@@ -70,7 +70,7 @@ def save(
 
     with sentences():
         save_workspace(output, found(what), rows)
-        typer.echo(str(output))
+        say(str(output))
 
 
 def take_in(

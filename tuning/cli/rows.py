@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from packing.sources.spec import DROPPED
-from tuning.cli.common import Json, RowOptions, row_options, sentences, show
+from tuning.cli.common import Json, RowOptions, row_options, say, sentences, show
 
 if TYPE_CHECKING:
     from packing.sources.expansions import Expansion
@@ -48,7 +48,7 @@ def rows(
         if not as_json:
             _sentences(loaded, both)
             if save is not None:
-                typer.echo(f"written: {save}")
+                say(f"written: {save}")
 
 
 def _told(loaded: Loaded, both: tuple[Expansion, ...]) -> dict[str, Any]:
@@ -94,26 +94,26 @@ def _sentences(loaded: Loaded, both: tuple[Expansion, ...]) -> None:
     """What is no single figure, a line each."""
     source = loaded.provenance
     for words, count in loaded.origin_counts.items():
-        typer.echo(f"{count:,} rows: {words}")
+        say(f"{count:,} rows: {words}")
     for role, path in loaded.roles.pairs:
-        typer.echo(f"{f'role {role}':<42} {path}")
+        say(f"{f'role {role}':<42} {path}")
     for expansion in both:
         first = " (first records)" if source.records > expansion.rows else ""
-        typer.echo(
+        say(
             f"{f'one row a {expansion.expand}{first}':<42} {expansion.rows:,} rows, "
             f"{expansion.tokens:,} tokens, {expansion.tree_tokens:,} in the trie they share"
         )
     for note in source.notes:
-        typer.echo(note)
+        say(note)
     for kind, count in source.left_out_groups.items():
         out = "left out" if kind in loaded.spec.leave_out else "counted; --leave-out takes them out"
-        typer.echo(f"{count:,} groups {DROPPED[kind]}, AReaL may drop them: {out}")
+        say(f"{count:,} groups {DROPPED[kind]}, AReaL may drop them: {out}")
     for what, names in (("files", source.left_out_files), ("records", _places(loaded))):
         if names:
             more = ", …" if len(names) > _LISTED else ""
-            typer.echo(f"left out, {what}: {', '.join(names[:_LISTED])}{more}")
+            say(f"left out, {what}: {', '.join(names[:_LISTED])}{more}")
     for problem in loaded.problems:
-        typer.echo(f"{problem.count:,} {problem.sentence}")
+        say(f"{problem.count:,} {problem.sentence}")
 
 
 def _places(loaded: Loaded) -> list[str]:

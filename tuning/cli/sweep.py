@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuning.cli.common import Json, PlanOptions, RowOptions, followed, row_options, sentences, show
+from tuning.cli.common import (
+    Json,
+    PlanOptions,
+    RowOptions,
+    followed,
+    row_options,
+    say,
+    sentences,
+    show,
+)
 from tuning.plan.plan import STEP_NAMES, PlanError, TuningPlan
 
 if TYPE_CHECKING:
@@ -107,7 +116,7 @@ def measure(
                 point["message"],
                 *point["notes"],
             ]
-            typer.echo(" · ".join(str(word) for word in words if word))
+            say(" · ".join(str(word) for word in words if word))
 
 
 @row_options
@@ -142,7 +151,7 @@ def whatif(
                 band = _why_no_time(vars(point))
                 if point.step_s and point.low_s and point.high_s:
                     band = f"{point.step_s:.2f} s ({point.low_s:.2f} to {point.high_s:.2f})"
-                typer.echo(" · ".join((model, gpu, STEP_NAMES[point.step_of], cap, band)))
+                say(" · ".join((model, gpu, STEP_NAMES[point.step_of], cap, band)))
 
 
 def _to_run(plan: TuningPlan, areal_python: Path | None) -> tuple[TuningPlan, str]:
@@ -206,7 +215,7 @@ def _table(result: Mapping[str, Any]) -> None:
     """The sweep as lines for a terminal."""
     from tuning.workspace.compare_text import aligned_columns
 
-    typer.echo(f"{result['model']} on {result['machine']}: {STEP_NAMES[result['step_of']]}")
+    say(f"{result['model']} on {result['machine']}: {STEP_NAMES[result['step_of']]}")
     several = result["n_batches"] > 1
     worst = ("worst trees", "worst paid") if several else ()
     rows = [("cap", "trees", "ratio", "paid", *worst, "step", "compute_logp", "kind")]
@@ -229,13 +238,13 @@ def _table(result: Mapping[str, Any]) -> None:
             )
         )
     for line in aligned_columns(rows):
-        typer.echo(line)
+        say(line)
     if result["holdout_error"] is not None:
-        typer.echo(f"cost model: {result['holdout_error']:.1%} median error on points left out")
+        say(f"cost model: {result['holdout_error']:.1%} median error on points left out")
     pick = result["pick"] or {"reason": "", "runner_up": "", "advice": ()}
     for line in (pick["reason"], pick["runner_up"], *pick["advice"], *result["notes"]):
         if line:
-            typer.echo(line)
+            say(line)
 
 
 def _why_no_time(candidate: Mapping[str, Any]) -> str:

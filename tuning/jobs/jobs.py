@@ -23,16 +23,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from packing.rows import Rows
-from tuning.jobs.folders import jobs_folder
-from tuning.jobs.points import Point
+from tuning.jobs.checked import CheckError, parse_json, read_own
+from tuning.jobs.files import read_events, read_object, read_text, save_rows, unkept_points
+from tuning.jobs.folders import data_folder, jobs_folder
+from tuning.jobs.host import host
+from tuning.jobs.points import Point, plan_of
 from tuning.jobs.processes import identity, kill_group, killed, members
 from tuning.jobs.store import Store, StoreError
 from tuning.plan.plan import TuningPlan
@@ -40,8 +42,8 @@ from tuning.plan.plan import TuningPlan
 State = Literal["queued", "running", "done", "failed", "cancelled", "died"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled", "died")
 # where the package of this module is found: the checkout, or site-packages
-_ROOT = Path(__file__).resolve().parents[__package__.count(".") + 1]
-_WORKER = __package__.replace("tuning.jobs", "tuning.worker")
+ROOT = Path(__file__).resolve().parents[__package__.count(".") + 1]
+WORKER = __package__.replace("tuning.jobs", "tuning.worker")
 _GRACE_S = 1.0
 _children: dict[Path, subprocess.Popen[bytes]] = {}
 """Workers of this process by job folder: whoever asks first reaps them."""
@@ -57,6 +59,8 @@ class JobView:
     arguments: what the kind of job was given beside the plan
     events:    everything the worker printed, in order
     message:   how it ended, or what it is doing, in one sentence
+    origin:    where it was brought from; empty where it ran here
+    stopped_by: who cancelled it, as ``cancel`` was told
     """
 
     id: str
@@ -67,6 +71,8 @@ class JobView:
     created_at: str
     events: tuple[Mapping[str, Any], ...]
     message: str
+    origin: str = ""
+    stopped_by: str = ""
 
     @property
     def active(self) -> bool:
@@ -77,12 +83,29 @@ class JobView:
         return next((e for e in reversed(self.events) if e["type"] == kind), None)
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What ``job.json`` holds."""
+
+    kind: str
+    plan: dict[str, Any]
+    arguments: dict[str, Any]
+    created_at: str
+    timeout_s: float = 0.0
+    store: str = ""
+    origin: str = ""
+
+
 class Jobs:
-    """The jobs of a data folder; every server and command line sees the same ones."""
+    """The jobs of a data folder; every server and command line sees the same ones.
+
+    unread: why a job cannot be read, or what of it, by its name, of those looked at so far
+    """
 
     def __init__(self, folder: Path | None = None, store: Store | None = None) -> None:
         self.folder = folder or jobs_folder()
         self.store = store or Store()
+        self.unread: dict[str, str] = {}
 
     def start(
         self,
@@ -104,12 +127,12 @@ class Jobs:
         self._write(folder, kind, plan, arguments or {}, timeout_s)
         with (folder / "events.jsonl").open("wb") as out, (folder / "log.txt").open("wb") as log:
             child = subprocess.Popen(
-                [sys.executable, "-m", _WORKER, str(folder)],
+                [sys.executable, "-m", WORKER, str(folder)],
                 stdout=out,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
-                cwd=_ROOT,
-                env={"OMP_WAIT_POLICY": "PASSIVE"} | os.environ,
+                cwd=ROOT,
+                env=_environment(),
                 start_new_session=True,
             )
         _children[folder] = child
@@ -122,11 +145,12 @@ class Jobs:
         plan: TuningPlan,
         arguments: Mapping[str, Any],
         events: Sequence[Mapping[str, Any]],
+        origin: str,
     ) -> None:
         """Add a job that ended elsewhere, with what it said."""
         folder = self._folder()
         (folder / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in events))
-        self._write(folder, kind, plan, arguments, 0.0)
+        self._write(folder, kind, plan, arguments, 0.0, origin)
 
     def _folder(self) -> Path:
         """A new folder. Names sort by the time of their start, to the microsecond."""
@@ -143,6 +167,7 @@ class Jobs:
         plan: TuningPlan,
         arguments: Mapping[str, Any],
         timeout_s: float,
+        origin: str = "",
     ) -> None:
         """The question, whole or not at all: a folder is a job from the moment it is there."""
         question = {
@@ -152,54 +177,109 @@ class Jobs:
             "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "timeout_s": timeout_s,
             "store": str(self.store.path),
+            "origin": origin,
         }
         (folder / "job.part").write_text(json.dumps(question))
         (folder / "job.part").rename(folder / "job.json")
 
     def view(self, job: str) -> JobView:
-        """Raises KeyError for a job that is not there."""
+        """Raises KeyError for a job that is not there or cannot be read."""
         folder = self.folder / job
-        if not (folder / "job.json").is_file():
+        asked = self._asked(folder)
+        if asked is None:
             raise KeyError(job)
-        question = json.loads((folder / "job.json").read_text())
+        try:
+            plan = plan_of(asked.plan)
+        except ValueError as error:
+            self.unread[job] = str(error)
+            raise KeyError(job) from None
         alive = self._alive(job)
-        events = _read_events(folder / "events.jsonl")
-        state, message = self._state(job, events, alive, str(question["created_at"]))
-        plan = TuningPlan.from_json(question["plan"])
+        events = self._events(folder)
+        state, message = self._state(job, events, alive, asked.created_at)
         if state in ENDED and not (folder / "noted").exists():
             self._note_end(folder, plan, events, message if state == "died" else "")
+        stopped_by = read_text(folder / "cancelled") if state == "cancelled" else ""
         return JobView(
             job,
-            question["kind"],
+            asked.kind,
             plan,
-            question["arguments"],
+            asked.arguments,
             state,
-            question["created_at"],
+            asked.created_at,
             tuple(events),
             message,
+            asked.origin,
+            stopped_by,
         )
 
-    def newest(self, kind: str, **arguments: Any) -> JobView | None:
-        """The newest job of a kind, running or ended; with these arguments where given."""
+    def _asked(self, folder: Path) -> _Asked | None:
+        """The question of a job; None where there is none, or none that can be read."""
+        path = folder / "job.json"
+        if not path.is_file():
+            return None
+        try:
+            return read_own(_Asked, parse_json(path.read_bytes(), path.name), path.name)
+        except (CheckError, OSError) as error:
+            self.unread[folder.name] = str(error)
+            return None
+
+    def newest(self, kind: str, foreign: bool = False, **arguments: Any) -> JobView | None:
+        """The newest job of a kind, running or ended; with these arguments where given.
+
+        foreign: of those that were brought from elsewhere, else of those that ran here
+        """
         for folder in sorted(self.folder.iterdir(), reverse=True):
-            if not (folder / "job.json").is_file():
+            asked = self._asked(folder)
+            if asked is None or asked.kind != kind or bool(asked.origin) != foreign:
                 continue
-            question = json.loads((folder / "job.json").read_text())
-            given = question["arguments"]
-            if question["kind"] == kind and all(given.get(k) == v for k, v in arguments.items()):
-                return self.view(folder.name)
+            if all(asked.arguments.get(name) == value for name, value in arguments.items()):
+                with suppress(KeyError):
+                    return self.view(folder.name)
         return None
 
     def active(self) -> list[JobView]:
         """Jobs that have not ended, oldest first: the queue."""
-        views = (self.view(f.name) for f in sorted(self.folder.iterdir()) if self._alive(f.name))
-        return [v for v in views if v.active]
+        found = []
+        for folder in sorted(self.folder.iterdir()):
+            if self._alive(folder.name):
+                with suppress(KeyError):
+                    found.append(self.view(folder.name))
+        return [view for view in found if view.active]
 
-    def cancel(self, job: str) -> None:
-        """Stop a job and everything it started; returns when it is gone (about a second)."""
+    def unkept(self) -> dict[str, Point]:
+        """Points by question that a full disk kept out of the history, as their jobs said them."""
+        return {
+            point.question.key: point
+            for folder in sorted(self.folder.iterdir())
+            if not (folder / "noted").exists()
+            for point in unkept_points(self._events(folder))
+            if point.outcome != "crashed" and point.host in ("", host())
+        }
+
+    def set_aside(self) -> None:
+        """Move jobs that could not be read out of the way, into a folder beside."""
+        aside = self.folder.with_name("aside")
+        aside.mkdir(exist_ok=True)
+        for job in self.unread:
+            with suppress(OSError):
+                (self.folder / job).rename(aside / job)
+        self.unread.clear()
+
+    def _events(self, folder: Path) -> list[Mapping[str, Any]]:
+        events, broken = read_events(folder / "events.jsonl")
+        if broken:
+            self.unread[folder.name] = f"{broken:,} of the lines of events.jsonl"
+        return events
+
+    def cancel(self, job: str, by: str = "") -> None:
+        """Stop a job and everything it started; returns when it is gone (about a second).
+
+        by: who stops it; the first one is kept
+        """
         folder = self.folder / job
-        (folder / "cancelled").touch()
-        known = _read_json(folder / "process.json")
+        if not (folder / "cancelled").exists():
+            (folder / "cancelled").write_text(by)
+        known = read_object(folder / "process.json")
         if known and self._alive(job):
             pid = int(known["pid"])
             kill_group(pid, signal.SIGTERM)
@@ -222,10 +302,8 @@ class Jobs:
         child = _children.get(self.folder / job)
         if child is not None:
             return child.poll() is None
-        known = _read_json(self.folder / job / "process.json")
-        if not known:
-            return False
-        return identity(int(known["pid"])) == known
+        known = read_object(self.folder / job / "process.json")
+        return bool(known) and identity(known.get("pid", 0)) == known
 
     def _state(
         self, job: str, events: list[Mapping[str, Any]], alive: bool, created_at: str
@@ -234,9 +312,9 @@ class Jobs:
         if "done" in last:
             return "done", str(last["done"].get("message", "finished"))
         if "failed" in last:
-            return "failed", str(last["failed"]["message"])
+            return "failed", str(last["failed"].get("message", "it failed"))
         if (self.folder / job / "cancelled").exists():
-            return "cancelled", "stopped by you; what was measured is kept"
+            return "cancelled", "stopped; what was measured is kept"
         if alive:
             doing = last.get("progress", {}).get("message", "starting")
             waiting = last.get("queued", {}).get("message", "starting")
@@ -248,7 +326,7 @@ class Jobs:
     def _death(self, job: str) -> str:
         child = _children.get(self.folder / job)
         code = None if child is None else child.returncode
-        log = (self.folder / job / "log.txt").read_text(errors="replace").strip().splitlines()
+        log = read_text(self.folder / job / "log.txt").strip().splitlines()
         if code is not None and code < 0:
             return f"the worker {killed(code)}; what was measured is kept"
         reason = f": {log[-1]}" if log else ""
@@ -258,13 +336,13 @@ class Jobs:
         self, folder: Path, plan: TuningPlan, events: list[Mapping[str, Any]], death: str
     ) -> None:
         """Once, after the end: what the worker measured and could not keep, and what killed it."""
-        lost = [e for e in events if e["type"] == "point" and not e.get("kept", True)]
-        points = [Point.from_json(e["point"]) for e in lost]
+        points = unkept_points(events)
         begun = next((e for e in reversed(events) if e["type"] in ("asking", "point")), None)
         if death and begun is not None and begun["type"] == "asking":
-            question = Point.from_json(begun["point"]).question
-            at = str(begun["at"])
-            points.append(Point(question, "crashed", message=death, measured_at=at))
+            with suppress(CheckError):
+                asked, at = Point.from_json(begun["point"]), str(begun.get("at", ""))
+                gone = Point(asked.question, "crashed", message=death, measured_at=at, host=host())
+                points.append(gone)
         try:
             for point in points:
                 self.store.add(folder.name, plan, point)
@@ -273,34 +351,14 @@ class Jobs:
             return  # the disk is still full; the events keep the points, the next look tries again
 
 
-def save_rows(path: Path, rows: Rows) -> None:
-    """Tokens, offsets, groups and loss mask, without pickle."""
-    mask = np.empty(0, dtype=np.uint8) if rows.loss_mask is None else rows.loss_mask
-    with path.open("wb") as file:
-        np.savez(file, tokens=rows.tokens, offsets=rows.offsets, group=rows.group, loss_mask=mask)
-
-
-def load_rows(path: Path) -> Rows:
-    with np.load(path, allow_pickle=False) as file:
-        mask = file["loss_mask"]
-        return Rows(file["tokens"], file["offsets"], file["group"], mask if len(mask) else None)
+def _environment() -> dict[str, str]:
+    """Of a worker: threads that wait sleep, and the server's token stays with the server."""
+    kept = {name: value for name, value in os.environ.items() if name != "ESPALIER_TOKEN"}
+    return {"OMP_WAIT_POLICY": "PASSIVE"} | kept | {"ESPALIER_HOME": str(data_folder())}
 
 
 def _age_s(created_at: str) -> float:
-    return (datetime.now(UTC) - datetime.fromisoformat(created_at)).total_seconds()
-
-
-def _read_events(path: Path) -> list[Mapping[str, Any]]:
-    """Whole lines only: the last one may still be on its way."""
-    if not path.exists():
-        return []
-    lines = path.read_bytes().split(b"\n")[:-1]
-    return [json.loads(line) for line in lines if line.startswith(b"{")]
-
-
-def _read_json(path: Path) -> dict[str, float] | None:
     try:
-        found: dict[str, float] | None = json.loads(path.read_text())
-        return found
-    except (OSError, ValueError):
-        return None
+        return (datetime.now(UTC) - datetime.fromisoformat(created_at)).total_seconds()
+    except (ValueError, TypeError):
+        return _START_S  # no date: nobody is starting it

@@ -7,9 +7,10 @@ import importlib.metadata
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
+from tuning.jobs.checked import read_own
 from tuning.plan.plan import Layout, StepOf, TuningPlan
 
 Outcome = Literal["measured", "estimated", "out-of-memory", "refused", "crashed"]
@@ -87,6 +88,7 @@ class Point:
     loss:         of the last step; None where not all micro-batches were run
     message:      what happened where no whole step was timed: out of memory, refused, in part
     notes:        sentences that belong to the figure
+    host:         fingerprint of the machine; empty where an older Espalier measured
     """
 
     question: Question
@@ -112,6 +114,7 @@ class Point:
     measured_at: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    host: str = ""
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -123,9 +126,18 @@ class Point:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Point:
-        fields = dict(value)
-        notes = tuple(fields.pop("notes", ()))
-        return cls(question=Question(**fields.pop("question")), notes=notes, **fields)
+        """Raises CheckError; fields that only a newer Espalier knows are passed over."""
+        return read_own(cls, value, "the point")
+
+
+def plan_of(value: object) -> TuningPlan:
+    """A plan that was kept; fields that only a newer Espalier knows are passed over.
+
+    Raises PlanError or SourceError.
+    """
+    known = {one.name for one in fields(TuningPlan)}
+    own = {n: v for n, v in value.items() if n in known} if isinstance(value, Mapping) else value
+    return TuningPlan.from_json(own)
 
 
 def installed_versions(*packages: str) -> dict[str, str]:

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import psutil
 
+from tuning.jobs.host import boot
 
-def identity(pid: int) -> dict[str, float] | None:
-    """A process by number and birth: numbers are used again."""
+
+def identity(pid: int) -> dict[str, str | int] | None:
+    """A process by number and birth: numbers are used again.
+
+    The birth is counted from the start of the machine where the system tells: a date would move
+    when the clock is set.
+    """
     try:
-        process = psutil.Process(pid)
+        process = psutil.Process(int(pid))
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
-        return {"pid": pid, "created": process.create_time()}
-    except psutil.NoSuchProcess:
+        return {"pid": pid, "born": _born(process)}
+    except (psutil.Error, ValueError, TypeError):
         return None
+
+
+def _born(process: psutil.Process) -> str:
+    try:
+        # After the name, which may hold anything: field 22 of proc(5), in ticks since the start.
+        after = Path(f"/proc/{process.pid}/stat").read_text(errors="replace").rpartition(")")[2]
+        return f"{boot()} {after.split()[19]}"
+    except (OSError, IndexError):
+        return f"{process.create_time():.2f}"
 
 
 def members(group: int) -> list[int]:

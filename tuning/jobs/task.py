@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from packing.rows import Rows
-from tuning.jobs.points import Point
+from tuning.jobs.host import host
+from tuning.jobs.points import Point, Question
 from tuning.jobs.store import Store
 from tuning.plan.plan import TuningPlan
 
@@ -31,7 +32,11 @@ def emit(kind: str, **fields: Any) -> None:
 
 @dataclass(frozen=True)
 class Task:
-    """What a kind of job is given; ``others`` are batches of the data that come after ``rows``."""
+    """What a kind of job is given.
+
+    others: batches of the data that come after ``rows``
+    unkept: points by question that earlier jobs measured and the history refused (a full disk)
+    """
 
     job: str
     plan: TuningPlan
@@ -39,6 +44,11 @@ class Task:
     arguments: Mapping[str, Any]
     store: Store
     others: tuple[Rows, ...] = ()
+    unkept: Mapping[str, Point] = field(default_factory=dict)
+
+    def known(self, question: Question) -> Point | None:
+        """The newest answer: the history's, or one that the history had no room for."""
+        return self.store.answer(question.key) or self.unkept.get(question.key)
 
     def emit(self, kind: str, **fields: Any) -> None:
         """Print one event."""
@@ -57,6 +67,7 @@ class Task:
         kept = known
         try:
             if not known:
+                point = replace(point, host=host())
                 self.store.add(self.job, self.plan, point)
                 kept = True
         finally:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from tuning.jobs.host import cpu_model
 from tuning.jobs.points import installed_versions
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -58,7 +59,7 @@ def _versions() -> dict[str, str]:
 
 
 def _cpu_state() -> dict[str, str]:
-    state = {"threads": str(torch.get_num_threads())}
+    state = {"threads": str(torch.get_num_threads()), "cpu": cpu_model()}
     if hasattr(os, "getloadavg"):
         state["load"] = f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     return state

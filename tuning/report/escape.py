@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import html
-import re
 
-_CONTROL = re.compile(
-    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069\\ufffe\\uffff]"
-)
+from tuning.plan.foreign import visible
 
 
 def esc(text: str) -> str:
     """Text as HTML or XML text or attribute; control characters and overrides are shown as �."""
-    return html.escape(_CONTROL.sub("�", text))
+    return html.escape(visible(text))

@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 from tuning.plan.commands import rows_argument
+from tuning.plan.foreign import cell
 from tuning.report import sections
 from tuning.report.figures.svg_figure import standalone
 from tuning.report.tables import Table, tables_of
@@ -36,7 +37,7 @@ def csv_text(table: Table) -> str:
     write(text for name, kind in pairs for text in [name, f"{name}, known as"][: 1 + kind])
     for row in table.rows:
         cells = zip(row, known, strict=True)
-        write(v for cell, kind in cells for v in [_harmless(cell.value), cell.kind][: 1 + kind])
+        write(v for one, kind in cells for v in [cell(one.value), one.kind][: 1 + kind])
     return out.getvalue()
 
 
@@ -82,8 +83,3 @@ def _written(folder: Path, files: dict[str, bytes]) -> list[Path]:
     for name, content in files.items():
         (folder / name).write_bytes(content)
     return [folder / name for name in files]
-
-
-def _harmless(value: str | int | float | None) -> str | int | float | None:
-    """Spreadsheets run text that begins like a formula; an apostrophe keeps it text."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value

@@ -156,7 +156,7 @@ class Sweep:
         if limit_s is None:
             limit_s = max(self._left() * _STEP_PART, self._budget_s * _LEAST_STEP_PART)
         question, store = self._bench.question(mode, cap), self._task.store
-        known = store.answer(question.key)
+        known = self._task.known(question)
         if known is not None and (known.outcome != "estimated" or (known.step_s or 0) > limit_s):
             self._keep(mode, cap, known, known=True)
             return

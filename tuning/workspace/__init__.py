@@ -25,6 +25,7 @@ from tuning.workspace.workspace import (
     Workspace,
     WorkspaceError,
     points_of,
+    sweep_of,
 )
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "same_rows",
     "save_workspace",
     "side_of",
+    "sweep_of",
     "tags_of",
     "take_in",
     "text_of",

@@ -95,12 +95,13 @@ def side_of(workspace: Workspace, title: str = "", counted: BatchSummary | None 
     refused = counted.refused if counted else ""
     refused = refused or " ".join(plan.problems())
     known = {} if refused else {mode: _known(workspace, mode) for mode in MODES}
+    whose = f" ({workspace.origin})" if workspace.origin else ""
     measures = [*_counted(counted, plan), *_timed(known, plan, counted)]
     return Side(
         title or rows_argument(plan.source),
         tuple(measures),
         _settings(plan),
-        workspace.machine if any(known.values()) else "",
+        workspace.machine + whose if any(known.values()) else "",
         counted.fingerprint if counted else workspace.fingerprint,
         refused,
         tuple(_step(mode, one) for mode, found in known.items() for one in found.values()),

@@ -26,12 +26,12 @@ from pydantic import AfterValidator, PlainValidator
 from packing.rows import RowsError
 from packing.sources.errors import SourceError
 from packing.sources.loaded import Provenance
+from tuning.jobs import checked
+from tuning.jobs.checked import CheckError
 from tuning.jobs.points import Point
 from tuning.plan.plan import PlanError, TuningPlan
 from tuning.plan.summary import BatchSummary
 from tuning.sweep.result import SweepResult
-from tuning.workspace import checked
-from tuning.workspace.checked import CheckError
 from tuning.workspace.rows import FILE, read_rows, write_rows
 from tuning.workspace.workspace import SavedPoint, Workspace, WorkspaceError
 

@@ -2,6 +2,7 @@
 
 Notable:
 - measured points go into the run history, a sweep among the ended jobs, rows into a file
+- points and sweep stay those of whoever measured them: they answer no question of this machine
 - the same workspace taken in twice adds nothing the second time
 """
 
@@ -11,8 +12,9 @@ import json
 from dataclasses import dataclass, replace
 
 from packing.rows import Rows
+from packing.sources.chat.tokenizer import BUNDLED
 from packing.sources.errors import SourceError
-from packing.sources.load import load, tokenizer_named
+from packing.sources.load import load
 from packing.sources.spec import SourceSpec
 from tuning.jobs.jobs import Jobs
 from tuning.jobs.store import Store
@@ -21,6 +23,8 @@ from tuning.plan.plan import TuningPlan
 from tuning.sweep.result import question_of
 from tuning.workspace.rows import keep_rows
 from tuning.workspace.workspace import Workspace, WorkspaceError
+
+ORIGIN = "a workspace file"
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,10 @@ def take_in(workspace: Workspace, store: Store) -> Taken:
 def keep_points(workspace: Workspace, store: Store) -> int:
     """Add the points to a history that lacks them; returns how many were new."""
     runs = {one.run for one in workspace.points}
-    known = {run: [e.point for e in store.entries(run=run)] for run in runs}
+    known = {run: [e.point for e in store.entries(run=run, newest=-1)] for run in runs}
     new = [p for p in reversed(workspace.points) if p.point not in known[p.run]]
     for one in new:
-        store.add(one.run, one.plan, one.point)
+        store.add(one.run, one.plan, one.point, ORIGIN)
     return len(new)
 
 
@@ -60,7 +64,7 @@ def keep_sweep(workspace: Workspace, jobs: Jobs) -> bool:
     if sweep is None or not workspace.fingerprint:
         return False
     question = question_of(workspace.plan)
-    newest = jobs.newest("sweep", data=workspace.fingerprint, question=question)
+    newest = jobs.newest("sweep", foreign=True, data=workspace.fingerprint, question=question)
     shown = newest.last("result") if newest else None
     result = json.loads(json.dumps(sweep.to_json()))
     if shown is not None and shown["result"] == result:
@@ -69,7 +73,7 @@ def keep_sweep(workspace: Workspace, jobs: Jobs) -> bool:
     events = [{"type": "result", "result": result}, {"type": "done", "message": message}]
     data = {"data": workspace.fingerprint, "question": question}
     given = {"budget_s": 0.0, "longest_row": sweep.longest_row} | data
-    jobs.add_ended("sweep", workspace.plan, given, events)
+    jobs.add_ended("sweep", workspace.plan, given, events, ORIGIN)
     return True
 
 
@@ -99,8 +103,8 @@ def _has_sample(plan: TuningPlan, rows: Rows) -> bool:
 
 
 def _loads(tokenizer: str | None) -> bool:
-    """Whether rows can be read as text here; without a tokenizer they open as token ids."""
-    try:
-        return tokenizer is not None and bool(tokenizer_named(tokenizer))
-    except SourceError:
-        return False
+    """Whether rows can be read as text here; without a tokenizer they open as token ids.
+
+    The bundled one alone: a file from elsewhere names no folder to read and nothing to download.
+    """
+    return tokenizer == BUNDLED

@@ -11,6 +11,7 @@ from typing import Any
 from packing.rows import Rows
 from tuning.jobs.jobs import Jobs
 from tuning.jobs.store import Entry, Store
+from tuning.plan.foreign import cell
 from tuning.plan.plan import TuningPlan
 from tuning.sweep.result import question_of
 from tuning.workspace.workspace import Workspace, points_of, sweep_of
@@ -33,6 +34,11 @@ class Run:
     @property
     def when(self) -> str:
         return self.entries[0].point.measured_at
+
+    @property
+    def own(self) -> bool:
+        """Whether this machine measured it."""
+        return self.entries[0].own
 
     @property
     def data(self) -> str:
@@ -90,7 +96,7 @@ def export(entries: Sequence[Entry], path: Path) -> None:
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, columns)
             writer.writeheader()
-            writer.writerows(records)
+            writer.writerows({k: cell(v) for k, v in record.items()} for record in records)
     elif path.suffix == ".parquet":
         import pyarrow as pa
         import pyarrow.parquet as pq

@@ -21,8 +21,8 @@ from packing.rows import Rows
 from packing.sources.load import load
 from packing.sources.samples import SAMPLES
 from packing.sources.spec import SourceSpec
+from tuning.jobs.checked import CheckError
 from tuning.jobs.folders import uploads_folder
-from tuning.workspace.checked import CheckError
 
 FILE = "rows.parquet"
 MOST_TOKENS = 250_000_000

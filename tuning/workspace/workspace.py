@@ -16,7 +16,8 @@ from packing.rows import Rows
 from packing.sources.errors import SourceError
 from packing.sources.load import load, tokenizer_named
 from packing.sources.loaded import Provenance
-from tuning.jobs.jobs import Jobs, JobView, load_rows
+from tuning.jobs.files import load_rows
+from tuning.jobs.jobs import Jobs, JobView
 from tuning.jobs.points import Point, answers, installed_versions
 from tuning.jobs.store import Store
 from tuning.plan.batch import Batch, batch_rows
@@ -52,6 +53,7 @@ class Workspace:
     versions:    packages that counted; each point has its own
     notes:       sentences about what is missing
     tags:        what must be said beside every figure: "synthetic", "simulated"
+    origin:      whose times these are, where they are not this machine's
     """
 
     plan: TuningPlan
@@ -64,6 +66,7 @@ class Workspace:
     versions: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    origin: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -178,7 +181,9 @@ class Workspace:
                 "nothing is counted; times are those that were measured."
             ]
         points = tuple(SavedPoint(e.run, e.plan, e.point) for e in entries)
-        return replace(cls.of(plan, None, points, sweep, provenance, notes), rows=rows)
+        whose = "" if entries[0].own else "a colleague's machine"
+        made = cls.of(plan, None, points, sweep, provenance, notes)
+        return replace(made, rows=rows, origin=whose)
 
     def counted(self) -> Workspace:
         """The same with the batch's figures counted, where its rows are at hand."""
@@ -206,10 +211,10 @@ class Workspace:
 
 
 def points_of(plan: TuningPlan, data: str, store: Store) -> list[SavedPoint]:
-    """What a history knows of a plan on these rows, at any cap, newest first."""
+    """What this machine measured of a plan on these rows, at any cap, newest first."""
     return [
         SavedPoint(e.run, e.plan, e.point)
-        for e in store.entries(data=data)
+        for e in store.entries(data=data, own=True)
         if answers(e.point, plan)
     ]
 
@@ -222,11 +227,12 @@ def _at_pick(plan: TuningPlan, sweep: SweepResult | None) -> TuningPlan:
 
 
 def sweep_of(job: JobView | None) -> SweepResult | None:
-    """The result of a sweep as far as it is; None for any other job."""
-    if job is None or job.kind != "sweep":
+    """The result of a sweep as far as it is; None for any other job, or one that is damaged."""
+    event = job.last("result") if job is not None and job.kind == "sweep" else None
+    try:
+        return None if event is None else SweepResult.from_json(event.get("result", {}))
+    except ValueError:
         return None
-    event = job.last("result")
-    return None if event is None else SweepResult.from_json(event["result"])
 
 
 def _batch(rows: Rows) -> Batch:

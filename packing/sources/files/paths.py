@@ -135,7 +135,8 @@ def find_files(
     Raises SourceError for nothing found, a file outside, or no file in a format that is read.
     """
     base = Path(location).expanduser()
-    if not base.exists() and re.search(r"[*?\[]", location):
+    if re.search(r"[*?\[]", location) and not _exists(base, location, allowed_roots):
+        check_allowed(_fixed(base), location, allowed_roots)  # before the disk is walked
         paths = [Path(p) for p in glob.glob(str(base), recursive=True)]
         for path in paths:
             check_allowed(path, location, allowed_roots)
@@ -161,11 +162,34 @@ def check_allowed(path: Path, shown_as: str, allowed_roots: Sequence[Path] | Non
         real = path.resolve()
     except (OSError, RuntimeError):
         raise Where(shown_as).error("its links lead in a circle", "give the file itself") from None
-    if not any(real.is_relative_to(root.resolve()) for root in allowed_roots):
+    if not any(_inside(real, root.resolve()) for root in allowed_roots):
         folders = ", ".join(str(root) for root in allowed_roots)
         raise Where(shown_as).error(
             "lies outside the folders that may be read", f"copy it into one of them: {folders}"
         )
+
+
+def _inside(path: Path, root: Path) -> bool:
+    """Whether a path lies in a folder, and not in what a dot hides there."""
+    return path.is_relative_to(root) and not any(
+        part.startswith(".") for part in path.relative_to(root).parts
+    )
+
+
+def _fixed(pattern: Path) -> Path:
+    """The folder that a glob starts in; the root of all where it goes up again behind a ``*``."""
+    parts = pattern.parts
+    first = next(i for i, part in enumerate(parts) if re.search(r"[*?\[]", part))
+    return Path("/") if ".." in parts[first:] else Path(*parts[:first])
+
+
+def _exists(path: Path, shown_as: str, allowed_roots: Sequence[Path] | None) -> bool:
+    """Whether it is there, asked only of what may be read: nobody learns what lies elsewhere."""
+    try:
+        check_allowed(path, shown_as, allowed_roots)
+    except SourceError:
+        return False
+    return path.exists()
 
 
 def _folder(

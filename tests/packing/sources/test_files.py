@@ -305,3 +305,38 @@ def test_only_the_needed_columns_of_parquet_are_read(tmp_path: Path) -> None:
     assert "blob" not in loaded.roles.columns
     again = load(replace(loaded.spec, roles=(("text", "blob"),)))
     assert texts(again)[0] == "x" * 100 + "<|im_end|>"
+
+
+def test_nobody_learns_what_lies_outside_and_no_disk_is_walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for folder in (root / ".hidden", root / "open", outside):
+        folder.mkdir(parents=True)
+        (folder / "rows.jsonl").write_text("{}\n")
+    (root / "link").symlink_to(outside)
+
+    def walked(*_: object, **__: object) -> list[str]:
+        raise AssertionError("the disk was walked")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("glob.glob", walked)
+        for there, gone in (
+            (outside / "*.jsonl", outside / "*.nothing"),
+            (root / "open" / ".." / ".." / "outside" / "*", root / ".." / "nothing" / "*"),
+            (root / "*" / ".." / ".." / "outside" / "*", root / "*" / ".." / ".." / "gone" / "*"),
+            (root / "link" / "*", outside / "gone" / "*"),
+            (Path("/**/*.jsonl"), Path("/nothing/**/*.x")),
+            (outside / "rows.jsonl", outside / "nothing.jsonl"),
+            (outside / "rows[1].jsonl", outside / "nothing[1].jsonl"),
+            (root / ".hidden" / "rows.jsonl", root / ".hidden" / "nothing.jsonl"),
+            (root / ".hidden" / "*", root / ".nothing" / "*"),
+        ):
+            said = []
+            for path in (there, gone):
+                with pytest.raises(SourceError) as refused:
+                    find_files(str(path), [root])
+                said.append(str(refused.value).replace(str(path), "PATH"))
+            assert said[0] == said[1] and "lies outside" in said[0], path
+    assert [f.name for f in find_files(str(root / "open" / "*.jsonl"), [root])]
+    assert [f.name for f in find_files(str(root / ".hidden" / "*"), [root / ".hidden"])]

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from tests.tuning.sweep_cases import grpo_rows
 from tuning.cli import app
 from tuning.cli.sweep import seconds_of
-from tuning.jobs.jobs import save_rows
+from tuning.jobs.files import save_rows
 from tuning.jobs.points import Point, Question
 from tuning.jobs.store import Store
 from tuning.plan.plan import TuningPlan
@@ -247,7 +247,7 @@ def test_commands_without_steps_import_no_torch_and_none_imports_a_page(rows_fil
 
 
 def test_rows_survive_the_way_to_the_worker(tmp_path: Path) -> None:
-    from tuning.jobs.jobs import load_rows
+    from tuning.jobs.files import load_rows
 
     rows = grpo_rows()
     save_rows(tmp_path / "rows.npz", rows)

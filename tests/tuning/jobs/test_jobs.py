@@ -5,22 +5,25 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from packing.rows import Rows
 from tests.tuning.sweep_cases import grpo_rows
 from tuning.jobs.jobs import Jobs, JobView
 from tuning.jobs.points import Point, Question
-from tuning.jobs.processes import members
+from tuning.jobs.processes import identity, members
 from tuning.jobs.store import Store, StoreError
 from tuning.plan.plan import TuningPlan
 
@@ -241,7 +244,9 @@ def test_a_point_that_could_not_be_written_is_added_when_the_disk_has_room(
     assert store.entries() == []
     assert Jobs().view(folder.name).state == "failed"
     Jobs().view(folder.name)
-    assert [entry.point for entry in store.entries()] == [point], "once, though looked at twice"
+    assert [replace(entry.point, host="") for entry in store.entries()] == [point], (
+        "once, though looked at twice"
+    )
 
 
 def test_a_history_that_cannot_grow_says_so(home: Path) -> None:
@@ -258,3 +263,73 @@ def test_a_history_that_cannot_grow_says_so(home: Path) -> None:
         patched.setattr(sqlite3, "connect", limited)
         with pytest.raises(StoreError, match=r"free disk space|moved? the file away"):
             store.add("run", PLAN, Point(question, "measured", step_s=1.0))
+
+
+DAMAGE = {
+    "job.json": [b"", b'{"kind": "swe', b"[]", b'{"kind": 3}', b"[" * 100_000, b"\xff\xfe"],
+    "events.jsonl": [b'{"type": "poi\n', b'{"type": 3}\n', b"{}\n", b"{" * 100_000 + b"\n"],
+    "process.json": [b"[1]", b'{"pid": "x"}', b'{"pid": 1e99}', b"null"],
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_job_ends_nothing_and_is_named(name: str) -> None:
+    jobs = Jobs()
+    jobs.add_ended("sweep", PLAN, {"data": "d"}, [{"type": "done"}], "")
+    (whole,) = jobs.folder.iterdir()
+    for nth, content in enumerate(DAMAGE[name]):
+        job = jobs.folder / f"9999{nth}"  # the newest
+        shutil.copytree(whole, job)
+        (job / name).write_bytes(content)
+        found = jobs.newest("sweep", data="d")
+        assert found is not None and jobs.active() == [], content
+        assert (job.name in jobs.unread) == (name != "process.json"), content
+    jobs.set_aside()
+    found = Jobs().newest("sweep", data="d")
+    assert found is not None and found.id in (whole.name, "99993")
+
+
+def test_a_newer_plan_is_read_without_what_is_new() -> None:
+    jobs = Jobs()
+    jobs.add_ended("sweep", PLAN, {}, [{"type": "done", "new": 1}], "")
+    (folder,) = jobs.folder.iterdir()
+    asked = json.loads((folder / "job.json").read_text())
+    asked["plan"]["cooling"] = asked["cooling"] = "water"
+    (folder / "job.json").write_text(json.dumps(asked))
+    found = jobs.newest("sweep")
+    assert found is not None and found.plan == PLAN and not jobs.unread
+
+
+def test_a_sweep_takes_what_a_full_disk_kept_out_of_the_history() -> None:
+    jobs = Jobs()
+    question = Question.of(PLAN, "tree", 256, "d" * 16, "cpu", "0")
+    point = Point(question, "measured", step_s=1.0)
+    said = {"type": "point", "point": point.to_json(), "kept": False}
+    jobs.add_ended("sweep", PLAN, {}, [said, {"type": "failed", "message": "full"}], "")
+    assert jobs.unkept() == {question.key: point}
+    from tuning.jobs.task import Task
+
+    task = Task("next", PLAN, Rows.from_lists([[1, 2]]), {}, Store(), unkept=jobs.unkept())
+    assert task.known(question) == point
+    assert task.known(replace(question, max_tokens_per_mb=512)) is None
+    assert jobs.newest("sweep") is not None, "looked at: now the history has it"
+    assert jobs.unkept() == {} and Store().answer(question.key) == point
+
+
+def test_who_stopped_is_kept_and_only_the_first() -> None:
+    jobs = Jobs()
+    jobs.add_ended("sweep", PLAN, {}, [], "")
+    (folder,) = jobs.folder.iterdir()
+    jobs.cancel(folder.name, "a session")
+    jobs.cancel(folder.name, "another")
+    view = jobs.view(folder.name)
+    assert (view.state, view.stopped_by) == ("cancelled", "a session")
+    assert "you" not in view.message
+
+
+def test_a_clock_that_is_set_changes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = identity(os.getpid())
+    monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: 0.0)
+    monkeypatch.setattr(psutil.Process, "create_time", lambda self: time.time() + 3600)
+    assert known is not None and identity(os.getpid()) == known
+    assert identity(os.getppid()) != known

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tuning.jobs.host import host
 from tuning.jobs.points import Point, Question
 from tuning.jobs.store import _MIGRATIONS, SCHEMA_VERSION, Store, StoreError
 from tuning.plan.plan import TuningPlan
@@ -28,6 +32,12 @@ POINT = Point(
     features={"nodes": 12.0},
     measured_at="2026-11-30T10:00:00+00:00",
     versions={"torch": "2.13.0"},
+)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(list(vars(POINT))), inner),
+    max_leaves=5,
 )
 
 
@@ -106,7 +116,7 @@ def test_points_from_before_the_logp_pass_have_no_figure_of_it(tmp_path: Path) -
     assert [(e.run, e.point) for e in store.entries()] == [("new", new), ("old", POINT)]
     with sqlite3.connect(path) as db:
         texts = [json.loads(text) for (text,) in db.execute("SELECT point FROM points")]
-        assert db.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION == 3
+        assert db.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION
     db.close()
     assert [text["logp_s"] for text in texts] == [None, 0.4]
 
@@ -125,6 +135,68 @@ def test_a_file_that_is_no_history_is_a_sentence(tmp_path: Path) -> None:
     path.write_bytes(b"not a database" * 100)
     with pytest.raises(StoreError, match="move the file away"):
         Store(path)
+
+
+def _spoil(store: Store, what: str, value: object) -> None:
+    with sqlite3.connect(store.path) as db:
+        db.execute(
+            f"UPDATE points SET {what} = ? WHERE id = (SELECT max(id) FROM points)", (value,)
+        )
+    db.close()
+
+
+@pytest.mark.parametrize("what", ["plan", "point"])
+@given(value=st.one_of(st.text(), st.binary(), json_values.map(json.dumps)))
+@settings(max_examples=40, deadline=None)
+def test_a_line_that_cannot_be_read_ends_nothing_and_is_named(what: str, value: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "history.sqlite")
+        store.add("good", PLAN, POINT)
+        store.add("bad", PLAN, POINT)
+        _spoil(store, what, value)
+        found = [entry.run for entry in store.entries()]
+        assert found in (["good"], ["bad", "good"])
+        assert (list(store.unread) == [2]) == (found == ["good"])
+        assert store.answer(QUESTION.key) == POINT and store.crashes(QUESTION.key) == 0
+        assert [e.run for e in store.entries(data=QUESTION.data)] == found
+        store.set_aside()
+        again = Store(store.path)
+        assert [entry.run for entry in again.entries()] == found and not again.unread
+
+
+def test_fields_of_a_newer_version_are_passed_over_and_kept(store: Store) -> None:
+    store.add("run1", PLAN, POINT)
+    newer = POINT.to_json() | {"energy_j": 3.0}
+    newer["question"]["cooling"] = "water"
+    _spoil(store, "point", json.dumps(newer))
+    _spoil(store, "plan", json.dumps(PLAN.to_json() | {"cooling": "water"}))
+    (entry,) = store.entries()
+    assert (entry.plan, entry.point) == (PLAN, POINT) and not store.unread
+    with sqlite3.connect(store.path) as db:
+        assert json.loads(db.execute("SELECT point FROM points").fetchone()[0]) == json.loads(
+            json.dumps(newer)
+        )
+    db.close()
+
+
+def test_a_loss_that_is_no_number_comes_back(store: Store) -> None:
+    store.add("run1", PLAN, replace(POINT, loss=float("nan")))
+    (entry,) = store.entries(data=QUESTION.data)
+    assert entry.point.loss is not None and entry.point.loss != entry.point.loss
+
+
+def test_points_of_other_machines_answer_nothing_and_hide_nothing(store: Store) -> None:
+    store.add("own", PLAN, replace(POINT, host=host()))
+    for number in range(30):
+        store.add(f"theirs{number}", PLAN, replace(POINT, step_s=0.001), "a workspace file")
+    store.add("home carried over", PLAN, replace(POINT, step_s=0.001, host="another"))
+    answer = store.answer(QUESTION.key)
+    assert answer is not None and answer.step_s == 1.5
+    assert [e.run for e in store.entries(newest=2)] == ["home carried over", "own"]
+    assert [e.run for e in store.entries(data=QUESTION.data, own=True)] == ["own"]
+    assert [entry.own for entry in store.entries()].count(True) == 1
+    store.add("theirs", PLAN, replace(POINT, outcome="crashed"), "a workspace file")
+    assert store.crashes(QUESTION.key) == 0
 
 
 def test_a_full_disk_loses_no_earlier_point(store: Store) -> None:

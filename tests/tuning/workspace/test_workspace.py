@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from packing.rows import Rows
 from packing.sources.spec import SourceSpec
 from tests.tuning.workspaces import PLAN, rows, workspace
-from tuning.jobs.jobs import Jobs, save_rows
+from tuning.jobs.files import save_rows
+from tuning.jobs.jobs import Jobs
 from tuning.jobs.points import Point, Question
 from tuning.jobs.store import Store
 from tuning.plan.plan import TuningPlan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,9 @@ def test_points_are_found_again_in_another_history(tmp_path: Path) -> None:
     assert keep_points(opened, there) == 2
     assert keep_points(opened, there) == 0, "the same file twice adds nothing"
     for one in workspace().points:
-        assert there.answer(one.point.question.key) == one.point
+        assert there.answer(one.point.question.key) is None, "it is another machine's"
+    assert [e.point for e in there.entries()] == [one.point for one in workspace().points]
+    assert there.entries(own=True) == []
     assert [e.run for e in there.entries()] == ["run1", "run1"]
 
 
@@ -49,14 +52,15 @@ def test_a_sweep_is_found_again_as_a_job_that_has_ended(tmp_path: Path) -> None:
     opened = carried(workspace(), tmp_path, False)
     assert keep_sweep(opened, jobs)
     assert not keep_sweep(opened, jobs), "the same file twice adds nothing"
-    asked = {"data": rows().fingerprint, "question": question_of(PLAN)}
-    found = jobs.newest("sweep", **asked)
+    asked: dict[str, Any] = {"data": rows().fingerprint, "question": question_of(PLAN)}
+    assert jobs.newest("sweep", **asked) is None, "nothing of this machine"
+    found = jobs.newest("sweep", foreign=True, **asked)
     assert found is not None and (found.state, found.plan) == ("done", PLAN)
     event = found.last("result")
     assert event is not None and SweepResult.from_json(event["result"]) == sweep()
     other = replace(opened, sweep=replace(sweep(), finished=False))
     assert keep_sweep(other, jobs)
-    newest = jobs.newest("sweep", **asked)
+    newest = jobs.newest("sweep", foreign=True, **asked)
     assert newest is not None and "stopped" in newest.message
     assert not keep_sweep(replace(opened, sweep=None), jobs)
 

@@ -1,11 +1,14 @@
 """Plain JSON values into frozen dataclasses, every field checked: files are not trusted.
 
-A wrong type, an unknown field or a number that is none raises CheckError naming its place.
+A wrong type, an unknown field or a number that is none raises CheckError naming its place. What
+this program wrote itself (``read_own``) may have fields of a newer version, which are passed over,
+and numbers that came out as none.
 """
 
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -13,6 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 T = TypeVar("T")
 
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+_OWN = ConfigDict(strict=True, extra="ignore")
 
 
 class CheckError(ValueError):
@@ -30,11 +34,26 @@ def parse_json(text: str | bytes, where: str) -> Any:
 
 def read(kind: type[T], value: object, where: str) -> T:
     """``value`` as an instance of ``kind``, a dataclass or a tuple of them; raises CheckError."""
+    return _read(kind, False, value, where)
+
+
+def read_own(kind: type[T], value: object, where: str) -> T:
+    """The same of what an Espalier kept, perhaps a newer one."""
+    return _read(kind, True, value, where)
+
+
+@cache
+def _adapter(kind: Any, own: bool) -> TypeAdapter[Any]:
+    # In a list, whose settings dataclasses take.
+    return TypeAdapter(list[kind], config=_OWN if own else _STRICT)
+
+
+def _read(kind: type[T], own: bool, value: object, where: str) -> T:
     try:
-        # In a list, whose settings dataclasses take; as JSON once more, where a list may be a
-        # tuple and a whole number a float.
-        adapter = TypeAdapter(list[kind], config=_STRICT)  # type: ignore[valid-type]
-        made: list[T] = adapter.validate_json(json.dumps([value]))
+        # As JSON once more, where a list may be a tuple and a whole number a float.
+        made: list[T] = _adapter(kind, own).validate_json(  # type: ignore[arg-type]
+            json.dumps([value])
+        )
     except RecursionError:
         raise CheckError(f"{where} is nested too deep") from None
     except ValidationError as errors:
