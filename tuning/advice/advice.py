@@ -140,7 +140,7 @@ def _judged(
     if own.answer == "nothing to gain":
         return own, replace(without, kind="counted", rests_on=_COUNTED_OUT, sure=True)
     if best.layout != "tree":
-        return replace(own, answer="not worth it", sentence=best.rests_on), best
+        return replace(own, answer="not worth it", sentence=best.reason), best
     there = verdict_of(batch.simulation(plan, best.max_tokens_per_mb))
     if there.answer == own.answer:
         there = own  # the figures that are on screen

@@ -37,7 +37,7 @@ class Recommendation:
     layout:   "tree", or "flat" or "padded": then trees are better left off
     kind:     what it rests on; rests_on: the same as sentences; sure: by the limits above
     step_s, flat_s: of the cap and of flat packing, where a step is known
-    measured_caps:  so many caps were timed with trees
+    measured_caps:  so many caps were timed with trees; reason: of the sweep's pick
     """
 
     layout: Layout
@@ -49,6 +49,7 @@ class Recommendation:
     step_s: float | None = None
     flat_s: float | None = None
     measured_caps: int = 0
+    reason: str = ""
 
 
 def known_sweep(
@@ -102,8 +103,6 @@ def recommended_cap(batch: Batch, plan: TuningPlan, sweep: SweepResult | None) -
         band = f" ({seconds(step.low_s)} to {seconds(step.high_s)})"
     of = f"; {number(measured)} of {many(len(sweep.points), 'cap')} timed" * bool(measured)
     said = f"{seconds(pick.step_s)} a step{band} on {sweep.machine}, model {sweep.model}{of}."
-    if pick.mode != "tree":
-        said = f"{pick.reason} {said}"
     if doubts:
         said += f" Measure more: {', '.join(doubts)}."
     elif pick.step_kind == "estimated":
@@ -121,6 +120,7 @@ def recommended_cap(batch: Batch, plan: TuningPlan, sweep: SweepResult | None) -
         step_s=pick.step_s,
         flat_s=flat.step_s if flat else None,
         measured_caps=measured,
+        reason=pick.reason,
     )
 
 

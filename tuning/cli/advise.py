@@ -38,7 +38,6 @@ def advise(
     from tuning.jobs.store import Store
     from tuning.plan.gpus import gpu_named
     from tuning.workspace import workspace_of_plan
-    from tuning.workspace.workspace import sweep_of
 
     with sentences():
         plan = options.plan()
@@ -51,7 +50,8 @@ def advise(
             sweep = known_sweep(batch, plan, known.sweep, points)
             if sweep is None and gpu_named(plan.device) is not None:
                 # A sweep for a GPU that is not here only estimates, in a few seconds.
-                sweep = sweep_of(asked("sweep", options, plan, {"budget_s": 60.0}, _PATIENCE_S))
+                asked("sweep", options, plan, {"budget_s": 60.0}, _PATIENCE_S)
+                sweep = workspace_of_plan(plan, batch.rows, store, Jobs(store=store)).sweep
         advice = advised(batch, plan, sweep, config, price)
         broken = broken_gates(fail_if or (), advice.figures)
         if as_json:

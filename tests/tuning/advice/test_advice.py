@@ -130,7 +130,7 @@ def test_a_counted_cap_is_no_larger_than_the_one_in_use(batch: Batch) -> None:
         (sweep_of(512, picked=512), "measure more", "only 1 cap of 4 timed"),
         (sweep_of(256, 384, 512, picked=512, spread=0.5), "measure more", "varies by ±50%"),
         (sweep_of(picked=512), "measure", "Nothing was measured there"),
-        (sweep_of(256, picked=512, layout="flat"), "leave off", "It is so."),
+        (sweep_of(256, picked=512, layout="flat"), "leave off", "on H200"),
     ],
 )
 def test_what_a_sweep_knows_goes_first_and_says_how_sure_it_is(
@@ -139,6 +139,7 @@ def test_what_a_sweep_knows_goes_first_and_says_how_sure_it_is(
     advice = advise(batch, PLAN, sweep)
     assert advice.recommended is not None and advice.next_step == step
     assert says in advice.recommended.rests_on
+    assert (advice.sentence == "It is so.") is (step == "leave off")
     assert (advice.answer == "worth it") is (step != "leave off")
 
 
