@@ -85,7 +85,7 @@ def _tab(chromium: Any) -> Iterator[Any]:
 
 
 def _address(server: Server, name: str) -> str:
-    return f"{server.url}/{'' if name == 'Dataset' else name.lower()}?{_QUERY}"
+    return f"{server.url}/{name.lower()}?{_QUERY}"
 
 
 def _seconds(page: Any, act: Callable[[], object]) -> float:

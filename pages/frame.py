@@ -26,7 +26,8 @@ def _page(name: str, icon: str, default: bool = False) -> StreamlitPage:
 
 page = st.navigation(
     [
-        _page("dataset", "database", default=True),
+        _page("overview", "lightbulb", default=True),
+        _page("dataset", "database"),
         _page("trie", "account_tree"),
         _page("packing", "inventory_2"),
         _page("kernels", "memory"),

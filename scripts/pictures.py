@@ -22,7 +22,7 @@ from scripts.flow import record
 from scripts.system import find_chromium
 from tests.app import CHROMIUM_FLAGS, ROOT, Server
 
-PAGES = ("dataset", "trie", "packing", "kernels", "tune", "compare", "export")
+PAGES = ("overview", "dataset", "trie", "packing", "kernels", "tune", "compare", "export")
 _LINK = "cap=4096&prompts=16"
 _SHOWN = {"compare": "&vs=plan&b.cap=8192&b.packer=prefix-aware"}
 _TALLEST = 2400
@@ -84,7 +84,7 @@ def _measure(chromium: Any, server: Server) -> None:
 
 
 def _shoot(page: Any, server: Server, name: str, path: Path) -> None:
-    page.goto(f"{server.url}/{'' if name == 'dataset' else name}?{_LINK}{_SHOWN.get(name, '')}")
+    page.goto(f"{server.url}/{'' if name == 'overview' else name}?{_LINK}{_SHOWN.get(name, '')}")
     page.wait_for_selector("h1")
     page.get_by_text("Still working").wait_for(state="detached", timeout=_PATIENCE_MS)
     page.wait_for_timeout(2500)

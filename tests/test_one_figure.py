@@ -26,6 +26,7 @@ from packing.sources.load import load
 from packing.sources.spec import SourceSpec
 from pages.shared import background, waiting
 from tests.pages.test_pages import FRAME
+from tuning.advice import advise
 from tuning.cli import app
 from tuning.cli.common import plan_options
 from tuning.export.evidence import evidence_of
@@ -169,6 +170,8 @@ def test_export_and_report_show_the_plans_figures(plan: TuningPlan) -> None:
         f"{simulation.padded_token_ratio:.4f}",
     ):
         assert words in page
+    advice = advise(batch, plan)
+    assert advice.headline in page and advice.sentence.replace("'", "&#x27;") in page
     if plan.problems():
         return
     text = render(plan, evidence_of(batch, plan))

@@ -11,7 +11,6 @@ from streamlit.delta_generator import DeltaGenerator
 from packing.sources.samples import SAMPLES
 from packing.sources.spec import SourceSpec
 from pages.compare.sides import PACKERS, Pair, other_plan, plans, runs, set_field, set_source
-from pages.dataset.source import sample_source
 from pages.shared import data, state
 from pages.shared.text import Markdown, plain
 from pages.shared.widgets import to_tune, with_chosen
@@ -107,7 +106,9 @@ def _another_dataset() -> Pair | None:
     left.segmented_control(
         "bundled rows of B",
         names,
-        **_bound("sample", used, lambda name: set_source(sample_source(name) if name else None)),
+        **_bound(
+            "sample", used, lambda name: set_source(state.sample_source(name) if name else None)
+        ),
     )
     with right.form("other_path", border=False):
         box, button = st.columns([3, 1], vertical_alignment="bottom")

@@ -5,7 +5,14 @@ from __future__ import annotations
 import streamlit as st
 
 from pages.dataset.source import draw_options, draw_source
-from pages.dataset.view import draw_batch, draw_figures, draw_lengths, draw_problems, draw_rows
+from pages.dataset.view import (
+    draw_batch,
+    draw_figures,
+    draw_lengths,
+    draw_problems,
+    draw_rows,
+    draw_sharing,
+)
 from pages.shared import command, data, help_panel, own_config
 
 st.title("Dataset", anchor=False)
@@ -16,6 +23,8 @@ st.caption(
 draw_source()
 own_config.draw_start()
 loaded = data.loaded()
+if (batch := data.batch_or_none()) is not None and len(batch.rows):
+    draw_sharing(batch)
 draw_figures(loaded)
 draw_options(loaded)
 left, right = st.columns([3, 2])

@@ -61,14 +61,8 @@ def _samples() -> None:
                 key=f"sample-{name}",
                 disabled=current,
                 on_click=_propose,
-                args=(sample_source(name),),
+                args=(state.sample_source(name),),
             )
-
-
-def sample_source(name: str) -> SourceSpec:
-    """Agent rollouts are trained one row a turn, as AReaL does."""
-    source = SourceSpec("sample", name)
-    return replace(source, expand="turn") if name == "agent-turns" else source
 
 
 def _upload() -> None:

@@ -20,12 +20,26 @@ from packing.sources.problems import Flag, over_context
 from packing.sources.spec import DROPPED
 from pages.shared import data, state, tokens
 from pages.shared.text import plain
+from tuning.advice import WORTH, sharing
+from tuning.plan.batch import Batch
 from tuning.report.figures.lengths import length_histogram
 from tuning.report.figures.style import saved_as
 
 _TABLE_ROWS = 1000
 _TEXT_TOKENS = 60
 _ROW_TOKENS = 1500
+
+
+def draw_sharing(batch: Batch) -> None:
+    """Whether the rows share anything, at a glance."""
+    unique, tokens = batch.trie.n_tokens, batch.rows.n_tokens
+    words = sharing(unique, tokens)
+    if unique < WORTH * tokens:
+        st.success(
+            f"A tree computes once what is shared: {plain(words)}.", icon=":material/account_tree:"
+        )
+    else:
+        st.warning(f"Nothing to gain here: {plain(words)}.", icon=":material/block:")
 
 
 def draw_figures(loaded: Loaded) -> None:

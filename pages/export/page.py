@@ -11,7 +11,7 @@ from pages.export.open import draw_open
 from pages.export.parts import draw_export, draw_refusal, draw_settings, draw_verdict, words_of
 from pages.export.report import draw_report
 from pages.export.save import draw_link, draw_save
-from pages.shared import command, data, state
+from pages.shared import command, data, help_panel, state
 
 batch = data.batch()
 plan = state.plan()
@@ -49,3 +49,4 @@ with share:
     draw_save(known)
     draw_open()
 command.draw("export", words_of(choice))
+help_panel.draw("max_tokens_per_mb", "paid", "minibatch")

@@ -39,4 +39,4 @@ draw_compile_table()
 draw_gpu_run()
 on_this_tree = ["--tree", str(tree)] if tree else []
 command.show(f"{command_line('prove', plan)}\n{command_line('kernels', plan, on_this_tree)}")
-help_panel.draw("block efficiency", "trie", "max_tokens_per_mb")
+help_panel.draw("block efficiency", "cascade", "trie", "max_tokens_per_mb")

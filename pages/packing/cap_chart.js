@@ -62,11 +62,11 @@ export default function (component) {
       line(g, x(cap), TOP, x(cap), HEIGHT - BOTTOM, 0.14);
       g.fillText(text, x(cap), HEIGHT - BOTTOM + 13);
     }
-    g.fillText("max_tokens_per_mb", LEFT + inner() / 2, HEIGHT - 9);
+    g.fillText("max_tokens_per_mb (log scale)", LEFT + inner() / 2, HEIGHT - 9);
     g.save();
     g.translate(9, TOP + (HEIGHT - TOP - BOTTOM) / 2);
     g.rotate(-Math.PI / 2);
-    g.fillText("tokens ÷ original tokens", 0, 0);
+    g.fillText(`tokens ÷ original tokens${data.bottom > 0 ? " (log scale)" : ""}`, 0, 0);
     g.restore();
   }
 

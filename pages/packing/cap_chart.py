@@ -38,7 +38,9 @@ _CSS = """
 .legend span { display: inline-flex; align-items: center; gap: 0.4rem; }
 .legend svg { width: 1.9rem; height: 0.7rem; }
 """
-_component = component("cap_chart", _HTML, _CSS, Path(__file__).with_name("cap_chart.js"))
+_component = component(
+    "cap_chart", "Tokens paid at each cap", _HTML, _CSS, Path(__file__).with_name("cap_chart.js")
+)
 
 
 def cap_chart(

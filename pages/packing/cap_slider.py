@@ -37,7 +37,9 @@ _CSS = """
 .ends { display: flex; justify-content: space-between; margin-right: 8rem; font-size: 0.75rem;
   opacity: 0.75; font-variant-numeric: tabular-nums; }
 """
-_component = component("cap_slider", _HTML, _CSS, Path(__file__).with_name("cap_slider.js"))
+_component = component(
+    "cap_slider", "max_tokens_per_mb", _HTML, _CSS, Path(__file__).with_name("cap_slider.js")
+)
 
 
 def cap_slider(low: int, high: int, step: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.packing import before_after
 from pages.packing.cap_slider import cap_slider
 from pages.packing.curve import draw_curve
 from pages.packing.parts import (
@@ -44,7 +43,6 @@ draw_verdict(batch, plan)
 draw_curve(batch, plan, low, high)
 parts = {
     "Trees": draw_trees,
-    "Before and after": before_after.draw,
     "Ranks and minibatches": draw_batch_plan,
     "Order of prompts": draw_order_sensitivity,
     "Where rows part too early": draw_divergences,
@@ -55,4 +53,7 @@ for tab, part in zip(tabs, parts.values(), strict=True):
         with tab:
             part(batch, plan)
 command.draw("pack")
-help_panel.draw("max_tokens_per_mb", "trie", "tree_token_ratio", "paid", "fill", "dummy tree")
+help_panel.draw(
+    *("max_tokens_per_mb", "trie", "tree_token_ratio", "paid", "fill", "dummy tree", "bound"),
+    *("attention area", "minibatch", "dispatch", "compute_logp"),
+)

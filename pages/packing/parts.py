@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import streamlit as st
 
-from packing.batch.passes import Comparison
 from pages.shared import state, tokens
 from pages.shared.forest import draw_forest, tree_columns
-from pages.shared.text import Markdown, plain
+from pages.shared.text import plain
 from pages.shared.widgets import table
+from tuning.advice import verdict_of
 from tuning.plan.batch import Batch
 from tuning.plan.numbers import number, percent, ratio
 from tuning.plan.plan import TuningPlan
@@ -21,7 +21,6 @@ _OPEN = "packing.open_tree"  # a tree was clicked: its page opens once the bars 
 _SHUFFLES = 5
 _TABLE_ROWS = 2000
 _PIECES = 3
-_WORTH_IT = 0.9
 
 
 def draw_verdict(batch: Batch, plan: TuningPlan) -> None:
@@ -63,30 +62,7 @@ def draw_verdict(batch: Batch, plan: TuningPlan) -> None:
     }
     for column, (name, (value, below, said)) in zip(st.columns(5), metrics.items(), strict=True):
         column.metric(name, value, below, delta_color="off", delta_arrow="off", help=said)
-    st.markdown(_verdict(paid))
-
-
-def _verdict(paid: Comparison) -> Markdown:
-    share = paid.tree_over_flat
-    if share is None:
-        return "AReaL's flat packing refuses these rows at this cap, so there is no comparison."
-    if share < _WORTH_IT:
-        return (
-            f"**Trees compute {1 - share:.0%} fewer tokens than flat packing** at this "
-            f"cap ({paid.tree:,} paid instead of {paid.flat:,}, exact). Time and memory are "
-            "measured on the Tune page."
-        )
-    if share <= 1.0:
-        return (
-            "**Trees and flat packing pay about the same here**: trees save "
-            f"{1 - share:.1%} of the tokens, less than masks and branches usually cost. "
-            "Measure on the Tune page before you turn tree training on."
-        )
-    return (
-        f"**Trees lose here: they compute {share:.2f}× the tokens of flat packing** "
-        f"({paid.tree:,} paid instead of {paid.flat:,}, exact). The rows share too little, the "
-        "cap leaves too much padding, or ranks and minibatches part what is shared."
-    )
+    st.markdown(f"**{plain(verdict_of(simulation).sentence)}**")
 
 
 def draw_trees(batch: Batch, plan: TuningPlan) -> None:

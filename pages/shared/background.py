@@ -60,7 +60,7 @@ class Growing(Generic[Point]):
                     growing.points[cap] = point
                 time.sleep(_BREATH_S)
 
-        growing.done = _pool(pool).submit(work)
+        growing.done = thread_of(pool).submit(work)
         return growing
 
     def so_far(self, now: int) -> tuple[dict[int, Point], bool]:
@@ -74,7 +74,8 @@ class Growing(Generic[Point]):
 
 
 @st.cache_resource(show_spinner=False)
-def _pool(name: str) -> ThreadPoolExecutor:
+def thread_of(name: str) -> ThreadPoolExecutor:
+    """One thread for what shares a name; another pool does not wait for it."""
     return ThreadPoolExecutor(1, thread_name_prefix=name)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +27,19 @@ _CSS = """
 """
 
 
-def component(key: str, html: str, css: str, *scripts: Path) -> Callable[..., None]:
+def component(key: str, label: str, html: str, css: str, *scripts: Path) -> Callable[..., None]:
     """A canvas component made of ``canvas.js`` and the scripts given, which share one scope.
 
+    label: what the drawing is, from the first moment on; its script says more once it has data
     Returns what draws it, from its ``data`` and a function for the value of each trigger by name.
     """
     shared = Path(__file__).with_name("canvas.js")
     text = "\n".join(script.read_text("utf-8") for script in (shared, *scripts))
     colors = {mode: {name: PALETTE[name][i] for name in COLORS} for i, mode in enumerate(_MODES)}
     text = f"const PALETTE = {json.dumps(colors)};\n{text}"
-    mount = st.components.v2.component(f"espalier_{key}", html=html, css=_CSS + css, js=text)
+    mount = st.components.v2.component(
+        f"espalier_{key}", html=labelled(html, label), css=_CSS + css, js=text
+    )
 
     def hear(trigger: str, act: Callable[[Any], None]) -> None:
         value = st.session_state[key].get(trigger)
@@ -48,6 +53,11 @@ def component(key: str, html: str, css: str, *scripts: Path) -> Callable[..., No
         mount(key=key, data=data, **heard)
 
     return draw
+
+
+def labelled(html: str, label: str) -> str:
+    """``html`` with a name on whatever has a role: a drawing must never be one without words."""
+    return re.sub(r'\brole="\w+"', rf'\g<0> aria-label="{escape(label)}"', html)
 
 
 def packed(array: npt.ArrayLike, dtype: type[np.generic]) -> str:

@@ -11,7 +11,7 @@ from tuning.plan.commands import command_line
 
 
 def draw(name: str, more: Sequence[str] = ()) -> None:
-    """A box with the ``python -m tuning`` call that gives this page's figures.
+    """The ``python -m tuning`` call that gives this page's figures.
 
     more: words of the command's own
     """
@@ -19,6 +19,6 @@ def draw(name: str, more: Sequence[str] = ()) -> None:
 
 
 def show(line: str) -> None:
-    """The box with a line of one's own."""
-    with st.expander("The same from the command line", icon=":material/terminal:"):
-        st.code(line, language="bash", wrap_lines=True)
+    """The line with words of one's own above it."""
+    st.caption("The same from the command line")
+    st.code(line, language="bash", wrap_lines=True)

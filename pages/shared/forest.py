@@ -27,7 +27,9 @@ _CSS = """
 .view { overflow-y: auto; overflow-x: hidden; cursor: pointer; border-radius: 4px; }
 .view canvas { position: sticky; top: 0; width: 100%; display: block; }
 """
-_component = component("forest", _HTML, _CSS, Path(__file__).with_name("forest.js"))
+_component = component(
+    "forest", "Forest of trees", _HTML, _CSS, Path(__file__).with_name("forest.js")
+)
 
 
 def draw_forest(

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import html
+
 import streamlit as st
 
-from pages.shared.text import Html, plain
+from pages.shared.text import Html
 
-_GREEN, _LIGHT, _GREY, _RED = "#14806a", "#8fc7b0", "var(--grey)", "var(--red)"
+_GREEN, _LIGHT, _GREY, _RED = "#14806a", "#8fc7b0", "#8a8f98", "#d55e00"
+_CSS = """
+<style>
+.words div { display: flex; gap: 1rem; align-items: center; padding: 0.25rem 0; }
+.words i { flex: none; width: 96px; height: 40px; }
+.words p { margin: 0; font-size: 0.9rem; }
+</style>
+"""
 
 
 def _svg(*boxes: tuple[float, float, float, float, Html]) -> Html:
@@ -14,7 +24,10 @@ def _svg(*boxes: tuple[float, float, float, float, Html]) -> Html:
         f'<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="1.5" fill="{c}"/>'
         for x, y, w, h, c in boxes
     )
-    return f'<svg viewBox="0 0 96 40" width="96" height="40" aria-hidden="true">{drawn}</svg>'
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 96 40">{drawn}</svg>'
+    # Streamlit empties an svg that stands in its HTML by itself.
+    text = base64.b64encode(svg.encode()).decode()
+    return f'<i style="background-image: url(data:image/svg+xml;base64,{html.escape(text)})"></i>'
 
 
 _TREE = [
@@ -61,6 +74,36 @@ WORDS = {
         "has more trees.",
         _svg((0, 2, 94, 16, _GREY), (2, 4, 80, 12, _GREEN), (0, 22, 94, 16, _GREY)),
     ),
+    "minibatch": (
+        "An update may be cut into ppo_n_minibatches parts, an optimizer step each. AReaL deals "
+        "single rows to them, so samples of one prompt part, and what they share is paid again.",
+        _svg(*_ROWS[:1], *_TAILS[:1], (2, 24, 40, 9, _RED), (44, 24, 36, 9, _LIGHT)),
+    ),
+    "bound": (
+        "What no packer can do without, given these ranks and minibatches: the fewest trees and "
+        "the fewest tokens. A packing that meets it is optimal.",
+        _svg((2, 14, 70, 12, _GREEN), (72, 6, 2, 28, _RED)),
+    ),
+    "attention area": (
+        "The pairs of a token and a token that it may look at, in all trees ÷ in all rows by "
+        "themselves. Attention costs by this area, everything else by tokens.",
+        _svg((2, 2, 36, 36, _GREY), (2, 2, 16, 36, _GREEN), (18, 20, 20, 18, _GREEN)),
+    ),
+    "dispatch": (
+        "How AReaL shares prompts over ranks: the controller weighs a prompt by rows × longest "
+        "row, spmd by its tokens. All rows of a prompt stay on one rank.",
+        _svg((2, 4, 44, 12, _GREEN), (50, 4, 44, 12, _LIGHT), (2, 24, 30, 12, _GREEN)),
+    ),
+    "compute_logp": (
+        "AReaL's forward pass over the whole batch before the update, where it recomputes "
+        "log-probabilities. It packs by itself, without minibatches.",
+        _svg((2, 14, 40, 12, _LIGHT), (46, 14, 48, 12, _GREEN)),
+    ),
+    "cascade": (
+        "Our attention for CPUs: each node of the tree once for all rows below it, and the parts "
+        "merged exactly.",
+        _svg(*_TREE),
+    ),
     "block efficiency": (
         "Attention works in tiles of the mask. Visible pairs ÷ pairs in the tiles that must be "
         "visited; the rest is masked work.",
@@ -92,9 +135,10 @@ WORDS = {
 
 def draw(*words: str) -> None:
     """A panel that explains these words."""
+    lines = (
+        f"<div>{picture}<p><b>{html.escape(word)}</b>: {html.escape(text)}</p></div>"
+        for word in words
+        for text, picture in [WORDS[word]]
+    )
     with st.expander("What the words mean", icon=":material/help:"):
-        for word in words:
-            text, picture = WORDS[word]
-            left, right = st.columns([1, 8], vertical_alignment="center")
-            left.html(picture)
-            right.markdown(f"**{plain(word)}** — {plain(text)}")
+        st.html(f'{_CSS}<div class="words">{"".join(lines)}</div>')

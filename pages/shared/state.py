@@ -20,6 +20,7 @@ from typing import Any
 import streamlit as st
 
 from packing.sources.spec import SourceSpec
+from tuning.plan.commands import rows_argument
 from tuning.plan.plan import TuningPlan, options
 
 # Not the key of any widget: widgets write their values under their keys.
@@ -52,8 +53,14 @@ def session() -> str:
 
 
 def plan() -> TuningPlan:
-    """The plan of this session."""
-    return st.session_state.setdefault(_PLAN, TuningPlan())
+    """The plan of this session; at first, the bundled rows that share the most."""
+    return st.session_state.setdefault(_PLAN, TuningPlan(source=sample_source("agent-turns")))
+
+
+def sample_source(name: str) -> SourceSpec:
+    """Bundled rows; agent rollouts are trained one row a turn, as AReaL does."""
+    source = SourceSpec("sample", name)
+    return replace(source, expand="turn") if name == "agent-turns" else source
 
 
 def update(**fields: Any) -> None:
@@ -200,7 +207,7 @@ def read_url() -> None:
     if written is not None and (by_timer or _address() != written):
         return
     known = _plan_query(query) | _view_query(query) | _other_query(query)
-    if query == written or (not known and _PLAN in st.session_state):
+    if query == written or not known:
         return
     linked, st.session_state[_REFUSED] = TuningPlan.from_query(query)
     st.session_state[_ASKED] = linked.source if waits(linked.source) else None
@@ -230,7 +237,9 @@ def redraw() -> None:
 def _address() -> dict[str, str]:
     """Plan, view and comparison as the address bar should show them."""
     shown = {name: str(value) for name, value in st.session_state.get(_VIEW, {}).items()}
-    return plan().to_query() | shown | other()
+    # A link without any parameter opens on other rows than a plan's own default.
+    asked = plan().to_query() or {"data": rows_argument(plan().source)}
+    return asked | shown | other()
 
 
 def _plan_query(query: Mapping[str, str]) -> dict[str, str]:

@@ -18,6 +18,7 @@ _CSS = """
 .tag { font-size: 0.68rem; border: 1px solid currentColor; border-radius: 0.6rem;
   padding: 0 0.45rem; opacity: 0.85; margin-left: 0.4rem; font-weight: 500; }
 .st-key-summary { border-bottom: 1px solid rgba(128, 128, 128, 0.3); padding-bottom: 0.5rem; }
+.st-key-headline h1 { font-size: clamp(1.8rem, 4.2vw, 3.2rem); line-height: 1.1; padding: 0; }
 .token-text { font-family: ui-monospace, monospace; font-size: 0.82rem; line-height: 1.7;
   white-space: pre-wrap; word-break: break-word; max-height: 26rem; overflow-y: auto; }
 .token-text span { border-radius: 2px; }
@@ -29,10 +30,19 @@ _CSS = """
 .token-text mark { color: inherit; background: color-mix(in srgb, var(--red) 28%, transparent);
   border-radius: 2px; }
 @media (max-width: 60rem) {
-  .st-key-branch > * > .stHorizontalBlock { flex-direction: column; }
-  .st-key-branch > * > .stHorizontalBlock > .stColumn { width: 100%; }
+  :is(.st-key-branch, .st-key-answer) > * > .stHorizontalBlock { flex-direction: column; }
+  :is(.st-key-branch, .st-key-answer) > * > .stHorizontalBlock > .stColumn { width: 100%; }
 }
 [data-testid="stMetricValue"] { font-variant-numeric: tabular-nums; }
+/* On a narrow page, or one that is zoomed, hero figures go to the next line: none is cut. */
+.stHorizontalBlock:has(> .stColumn > .stVerticalBlock > * > [data-testid="stMetric"]) {
+  flex-wrap: wrap; }
+.stHorizontalBlock:has(> .stColumn > .stVerticalBlock > * > [data-testid="stMetric"]) > .stColumn {
+  min-width: 10rem; }
+.stApp :is([data-testid="stMetricValue"], [data-testid="stMetricLabel"]) * {
+  overflow: visible; white-space: normal; overflow-wrap: anywhere; }
+.stApp a:focus-visible { outline: 2px solid light-dark(#1f6b45, #6cc595); outline-offset: 2px;
+  box-shadow: none; }
 /* Streamlit's own greys and code colours are too faint to read on our pages. */
 .stApp [data-testid="stCaptionContainer"] { opacity: 0.74; }
 .stApp [data-testid="stCaptionContainer"] code { color: inherit; }

@@ -35,7 +35,9 @@ _SMALLEST = 0.012
 _TEXT_TOKENS = 60
 _TEXT_LENGTH = 240
 
-_component = component("icicle", _HTML, _CSS, Path(__file__).with_name("icicle.js"))
+_component = component(
+    "icicle", "Branch of the tree", _HTML, _CSS, Path(__file__).with_name("icicle.js")
+)
 
 
 def icicle_view(

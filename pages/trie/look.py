@@ -22,7 +22,7 @@ class Look:
 
     row:       highlighted row, -1: none; batch_row: its number in the batch, -1: not in it
     row_tree:  the tree that holds it, -1: none; path: its nodes, where that is the tree on screen
-    numbers:   number in the data set of each row of the batch
+    numbers:   number in the data set of each row of the batch; last_row: of the whole data set
     """
 
     batch: Batch
@@ -37,6 +37,7 @@ class Look:
     row_tree: int
     path: list[int]
     numbers: npt.NDArray[np.int64]
+    last_row: int
 
     @property
     def tree_key(self) -> str:
@@ -60,6 +61,8 @@ def look(batch: Batch, forest: Forest, plan: TuningPlan) -> Look:
     rows = data.loaded().rows
     numbers = _numbers(rows.fingerprint, plan.prompts_per_step, plan.samples_per_prompt, rows, plan)
     row = state.view("row", -1)
+    if row >= len(rows):
+        state.set_view(row=None)  # said once, and not carried along
     at = int(np.searchsorted(numbers, row))
     batch_row = at if row >= 0 and at < len(numbers) and numbers[at] == row else -1
     tree_of_row = batch.simulation(plan).packing.tree_of_row
@@ -81,6 +84,7 @@ def look(batch: Batch, forest: Forest, plan: TuningPlan) -> Look:
         row_tree,
         row_path(trie, batch_row) if row_tree == tree else [],
         numbers,
+        len(rows) - 1,
     )
 
 

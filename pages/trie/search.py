@@ -10,7 +10,7 @@ import streamlit as st
 from pages.shared import state
 from pages.trie.explorer import search_text
 from pages.trie.look import Look, highlight, open_node, open_tree
-from tuning.plan.numbers import many
+from tuning.plan.numbers import many, number
 
 _KEY = "trie_search.widget"
 _ROW = re.compile(r"\s*(?:row|#)\s*([\d,_]+)\s*", re.IGNORECASE)
@@ -73,6 +73,9 @@ def draw_hits(look: Look, words: str) -> None:
 def draw_row(look: Look) -> None:
     """Which row is highlighted, where it is, and a button that lets it go."""
     if look.row < 0:
+        return
+    if look.row > look.last_row:
+        st.markdown(f"There is no row {number(look.row)}: the last one is {number(look.last_row)}.")
         return
     with st.container(horizontal=True, vertical_alignment="center", key="row_line"):
         if look.batch_row < 0:

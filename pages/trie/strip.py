@@ -48,6 +48,7 @@ _READABLE = 256
 
 _component = component(
     "strip",
+    "Tree on its token axis",
     _HTML,
     _CSS,
     *(Path(__file__).with_name(name) for name in ("strip_tracks.js", "strip.js")),

@@ -4,6 +4,7 @@
 const GUTTER = 58;
 const AXIS = 18;
 const LANES = 14;
+const ANCESTOR = 10; // pixels
 
 function drawNodes(g, v, d, theme, band) {
   const lanes = d.lanes;
@@ -15,7 +16,7 @@ function drawNodes(g, v, d, theme, band) {
     const left = Math.max(v.at(d.start[i]), GUTTER);
     const right = Math.min(v.at(d.end[i]), v.width);
     const marked = i === d.node || d.onPath[i];
-    if (right < painted[lane] + 0.75 && !marked) continue;
+    if (right > GUTTER && right < painted[lane] + 0.75 && !marked) continue;
     const y = band.top + lane * h;
     const tint = theme.depths[Math.min(d.level[i], theme.depths.length - 1)];
     const far = Math.min(v.at(d.reach[i]), v.width);
@@ -23,7 +24,12 @@ function drawNodes(g, v, d, theme, band) {
       g.fillStyle = tint + (theme.mode === "dark" ? "30" : "2e");
       g.fillRect(Math.max(right, GUTTER), y, far - Math.max(right, GUTTER), h - 1);
     }
-    if (right <= GUTTER) continue;
+    // An ancestor whose own tokens have left the window stands at its edge, as wide as a mark.
+    if (right <= GUTTER) {
+      g.fillStyle = i === d.node ? theme.red : d.onPath[i] ? theme.orange : tint;
+      g.fillRect(GUTTER, y, Math.min(ANCESTOR, far - GUTTER), h - 1);
+      continue;
+    }
     g.fillStyle = i === d.node ? theme.red : d.onPath[i] ? theme.orange : tint;
     const gap = right - left > 3 ? 0.5 : 0;
     g.fillRect(left, y, Math.max(right - left - gap, 0.75), h - 1);

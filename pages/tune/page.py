@@ -42,4 +42,4 @@ if unread := tune_jobs.jobs().unread:
     draw_unread("jobs", unread, tune_jobs.jobs().set_aside)
 tune_history.draw(batch)
 command.draw("sweep")
-help_panel.draw("step", "max_tokens_per_mb", "paid", "dummy tree")
+help_panel.draw("step", "max_tokens_per_mb", "paid", "dummy tree", "compute_logp")

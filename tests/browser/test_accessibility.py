@@ -17,9 +17,8 @@ PLAN = "cap=4096&prompts=4"
 
 
 def at(page: Any, server: Server, name: str, query: str = PLAN) -> None:
-    path = "" if name == "Dataset" else name.lower()
-    page.goto(f"{server.url}/{path}?{query}")
-    page.get_by_role("heading", name=name, exact=True, level=1).wait_for()
+    page.goto(f"{server.url}/{name.lower()}?{query}")
+    page.get_by_role("heading", level=1).wait_for()
     rested(page)
 
 
@@ -29,6 +28,19 @@ def open_all(page: Any) -> None:
     while closed.count():
         closed.first.click()
         rested(page)
+
+
+def test_overview(page: Any, server: Server) -> None:
+    found = []
+    for what, query in (
+        ("trees pay", "data=sample:agent-turns&dp=2&mb=2&prompts=2"),
+        ("nothing to gain", "data=sample:preference-pairs"),
+        ("refused", "cap=128"),
+    ):
+        at(page, server, "", query)
+        open_all(page)
+        found += faults(page, f"Overview, {what}")
+    assert not found, "\n".join(found)
 
 
 def test_dataset(page: Any, server: Server) -> None:

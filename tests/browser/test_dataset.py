@@ -41,7 +41,7 @@ def odd_file(server: Server, name: str, records: list[Any]) -> Path:
 
 
 def opened(page: Any, server: Server, location: str) -> None:
-    page.goto(server.url)
+    page.goto(f"{server.url}/dataset?data=sample:math-grpo")
     page.get_by_role("heading", name="Dataset", level=1).wait_for()
     rested(page)
     page.get_by_text("File or folder", exact=True).click()
@@ -105,7 +105,7 @@ def test_a_glob_a_sample_and_an_odd_record(page: Any, server: Server) -> None:
 @pytest.mark.parametrize("median", [100, 100.0])
 def test_a_link_with_a_whole_number_of_tokens(page: Any, server: Server, median: float) -> None:
     source = {"kind": "sample", "location": "math-grpo", "simulate": {"median": median}}
-    page.goto(f"{server.url}/?data={json.dumps(source)}")
+    page.goto(f"{server.url}/dataset?data={json.dumps(source)}")
     page.get_by_text("Completions are simulated").first.wait_for()
     rested(page)
     assert page.get_by_text("Traceback").count() == 0

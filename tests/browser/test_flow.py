@@ -40,9 +40,9 @@ def shown_cap(page: Any) -> int:
 
 
 VERDICTS = {
-    True: "Trees compute .* fewer tokens",
-    False: "Trees lose here|pay about the same here",
-    None: "Trees compute|Trees lose|pay about the same",
+    True: "Worth it: trees compute .* fewer tokens",
+    False: "Nothing to gain here",
+    None: "Worth it|Hardly worth it|Trees lose here",
 }
 
 
@@ -65,7 +65,7 @@ def test_from_sample_to_yaml(
     caps: str,
     trees_win: bool | None,
 ) -> None:
-    page.goto(f"{server.url}/?caps={caps}")
+    page.goto(f"{server.url}/dataset?caps={caps}")
     page.get_by_role("heading", name="Dataset", level=1).wait_for()
     assert "math-grpo" in summary(page, "name") and "synthetic" in summary(page, "name")
     if sample != "math-grpo":
@@ -119,7 +119,7 @@ def test_from_text_to_yaml(page: Any, server: Server) -> None:
         for s in range(4)
     ]
     good = "\n".join(json.dumps(line) for line in lines)
-    page.goto(server.url)
+    page.goto(f"{server.url}/dataset?data=sample:math-grpo")
     page.get_by_role("radio", name="Upload").or_(
         page.get_by_text("Upload", exact=True)
     ).first.click()
@@ -195,7 +195,7 @@ def test_page_switch_reload_and_back_keep_the_plan(page: Any, server: Server) ->
 
 def test_from_real_rollouts_to_yaml(page: Any, server: Server, shared_dir: Path) -> None:
     """The first 16 prompts of GSM8K's model solutions, by upload, through measured steps."""
-    page.goto(server.url)
+    page.goto(f"{server.url}/dataset?data=sample:math-grpo")
     page.get_by_text("Upload", exact=True).first.click()
     page.locator("input[type=file]").set_input_files(shared_dir / "golden" / "gsm8k_solutions.npz")
     page.locator(".summary .name b", has_text="gsm8k_solutions.npz").wait_for()

@@ -113,7 +113,7 @@ def test_a_workspace_opens_where_nothing_is_known(
 
     context = browser.new_context(viewport={"width": 1440, "height": 1000})
     fresh = context.new_page()
-    fresh.goto(f"{empty.url}/tune")
+    fresh.goto(f"{empty.url}/tune?data=sample:math-grpo")
     fresh.get_by_text("Nothing has been measured on these rows").wait_for()
     to_page(fresh, "Export")
     to_tab(fresh, "Save and share")

@@ -9,7 +9,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from packing.sources.load import load
 from tests.app import Server
+from tuning.plan.batch import Batch
+from tuning.plan.plan import TuningPlan
 
 pytestmark = pytest.mark.browser
 
@@ -191,3 +194,28 @@ def test_hover_tells_text_as_text_and_a_page_at_rest_stays_at_rest(
     page.wait_for_timeout(1500)
     assert page.url == address
     assert page.locator(".strip").get_attribute("data-draw-ms") == runs, "nothing is drawn again"
+
+
+MARK_AT_EDGE = """(canvas, [lane, lanes]) => {
+  const ratio = canvas.width / canvas.clientWidth;
+  const y = 18 + (lane + 0.5) * 150 / lanes;  // below the axis, in the band of nodes
+  const g = canvas.getContext('2d');
+  const at = x => [...g.getImageData(x * ratio, y * ratio, 1, 1).data];
+  return [at(62), at(80)];
+}"""
+
+
+def test_ancestors_stay_at_the_edge_at_any_zoom(page: Any, server: Server) -> None:
+    plan = TuningPlan(max_tokens_per_mb=4096)
+    forest = Batch.of(load(plan.source).rows, plan).simulation(plan).forest
+    trie = forest.tree(0)
+    leaf = max(range(len(trie)), key=lambda k: (len(trie.path(k)) > 2) * int(trie.lengths[k]))
+    path, lanes = trie.path(leaf), trie.levels
+    start, end = int(trie.start[leaf]), int(trie.end[leaf])
+    assert len(path) > 2 and end - start > 40
+    for part in (1, 2, 4, 8, 16):
+        window = f"&x0={end - max((end - start) // part, 2)}&x1={end}"
+        opened(page, server, f"{LINK}&tree=0{window}")
+        for lane in range(len(path) - 1):
+            mark, beside = page.locator(".strip canvas").evaluate(MARK_AT_EDGE, [lane, lanes])
+            assert mark[3] == 255 and mark != beside, f"ancestor {lane} of {path} at 1/{part}"

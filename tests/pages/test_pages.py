@@ -18,6 +18,9 @@ from packing.sources.spec import SourceSpec
 from pages.shared import data, state
 from pages.shared import summary as summary_strip
 from tests.pages.patience import PATIENCE_S, settled
+from tuning.advice import advise
+from tuning.plan.batch import Batch
+from tuning.plan.commands import command_line
 from tuning.plan.plan import TuningPlan
 
 FRAME = str(Path(__file__).resolve().parents[2] / "pages" / "frame.py")
@@ -34,11 +37,12 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 def opened(page: str = "dataset", **query: str) -> AppTest:
+    """A page as a link opens it; on math-grpo where the link does not say."""
     app = AppTest.from_file(FRAME, default_timeout=PATIENCE_S)
-    for name, value in query.items():
+    for name, value in ({"data": "sample:math-grpo"} | query).items():
         app.query_params[name] = value
     app.run()
-    if page != "dataset":
+    if page != "overview":
         app.switch_page(f"{page}/page.py").run()
     return settled(app)
 
@@ -54,6 +58,45 @@ def test_every_page_draws_within_its_budget(page: str) -> None:
     assert "math-grpo" in summary(app) and "synthetic" in summary(app)
     for chart in app.get("plotly_chart"):
         assert len(chart.proto.spec) < FIGURE_BUDGET
+
+
+def test_a_fresh_session_opens_on_the_answer_of_agent_turns() -> None:
+    app = settled(AppTest.from_file(FRAME, default_timeout=PATIENCE_S).run())
+    plan = TuningPlan(source=state.sample_source("agent-turns"))
+    advice = advise(Batch.of(load(plan.source).rows, plan), plan)
+    shown = "\n".join(one.value for one in [*app.title, *app.markdown, *app.caption])
+    assert advice.recommended is not None and advice.answer == "worth it"
+    for words in (advice.headline, advice.sentence, advice.recommended.rests_on, advice.headroom):
+        assert words in shown
+    assert any(advice.changes == one.value for one in app.code)
+    assert any(one.value == command_line("advise", plan) for one in app.code)
+    way = next(h.proto.body for h in app.get("html") if 'class="way"' in h.proto.body)
+    for step in advice.losses:
+        assert step.name in way and f"{step.tokens:+,d}".lstrip("+").replace("-", "−") in way
+    number = advice.recommended.max_tokens_per_mb
+    next(b for b in app.button if b.label == f"Use {number:,}").click().run()
+    assert f"{number:,}" in summary(app)
+    assert any(b.label == "Measure it on the Tune page" for b in app.button)
+
+
+def test_a_link_to_a_plan_of_defaults_names_its_rows() -> None:
+    app = opened("packing", data="sample:math-grpo")
+    assert app.query_params["data"] in ("sample:math-grpo", ["sample:math-grpo"])
+
+
+@pytest.mark.parametrize(
+    ("query", "words", "button"),
+    [
+        ({"data": "sample:preference-pairs"}, "Nothing to gain here", "Choose other rows"),
+        ({"cap": "128"}, "AReaL stops", "Use max_tokens_per_mb 1,664"),
+        ({"mb": "4", "cap": "2048"}, "Worth it", "ppo_n_minibatches 1: −"),
+    ],
+)
+def test_the_overview_says_what_else_may_be(query: dict[str, str], words: str, button: str) -> None:
+    app = opened("overview", **query)
+    shown = [one.value for one in [*app.markdown, *app.error]]
+    assert any(words in text for text in shown), shown
+    assert any(b.label.startswith(button) for b in app.button)
 
 
 def test_a_link_brings_the_plan_back_on_every_page() -> None:
@@ -112,7 +155,7 @@ def test_a_cap_below_the_longest_row_is_refused_with_a_way_on() -> None:
 
 def test_trees_that_do_not_pay_are_said_to_lose() -> None:
     app = opened("packing", data="sample:preference-pairs", cap="8192")
-    assert any("lose here" in m.value or "about the same" in m.value for m in app.markdown)
+    assert any("Nothing to gain here" in m.value for m in app.markdown)
 
 
 def test_a_file_by_path_and_a_broken_one_keeps_what_was_there(tmp_path: Path) -> None:
@@ -162,7 +205,7 @@ def test_a_link_that_leaves_the_machine_or_takes_long_waits_for_a_click(
 
     def noted(spec: SourceSpec, *given: Any) -> Any:
         asked.append(spec)
-        return load(spec, *given) if spec == SourceSpec("sample", "math-grpo") else _refused()
+        return _refused() if spec == source else load(spec, *given)
 
     monkeypatch.setattr(data, "load", noted)
     app = opened(**TuningPlan(source=source).to_query())

@@ -110,6 +110,13 @@ def test_a_row_keeps_its_number_in_a_smaller_batch() -> None:
     assert sent(app, "strip")["row"] == -1 and "Row 5 is not in this batch" in words(app)
 
 
+def test_a_row_that_is_not_there_is_said_once_and_not_carried_along() -> None:
+    app = opened("trie", cap="4096", row="99999")
+    assert "There is no row 99,999: the last one is 511." in words(app)
+    assert "row" not in app.query_params
+    assert "99,999" not in words(app.run())
+
+
 def test_text_is_found_and_a_hit_opens_its_node() -> None:
     app = opened("trie", cap="4096")
     app.text_input(key="trie_search.widget").set_value("PROBLEM:").run()

@@ -10,7 +10,7 @@ import typer
 from packing.batch.pipeline import as_they_stand
 from packing.batch.refusal import BatchRefused
 from packing.batch.simulation import BatchSimulation
-from tuning.cli import config, count, history, kernels, report, rows, sweep
+from tuning.cli import advise, config, count, history, kernels, report, rows, sweep
 from tuning.cli.common import Json, PlanOptions, row_options, sentences, show
 from tuning.plan.batch import Batch, batch_spec
 from tuning.plan.plan import TuningPlan
@@ -80,6 +80,7 @@ def simulated(
         raise typer.Exit(1) from None
 
 
+advise.register(app)
 rows.register(app)
 config.register(app)
 count.register(app)

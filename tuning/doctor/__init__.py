@@ -3,6 +3,7 @@
 from tuning.doctor.check import Answer, Areal, ask, validate
 from tuning.doctor.doctor import ConfigError, Report, describe
 from tuning.doctor.rules.base import RULES, Case, Finding
+from tuning.doctor.rules.cap import longest_possible
 from tuning.doctor.rules.data import lost_to_flat
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Report",
     "ask",
     "describe",
+    "longest_possible",
     "lost_to_flat",
     "validate",
 ]

@@ -17,6 +17,7 @@ _PACKING: tuple[Scope, ...] = ("batch", "packing")
 _STEP: tuple[Scope, ...] = (*_PACKING, "step")
 SCOPES: Mapping[str, tuple[Scope, ...]] = {
     "rows": (),
+    "advise": _STEP,
     "pack": _PACKING,
     "chain": _PACKING,
     "count": (*_PACKING, "sweep"),

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 
 UNKNOWN = "–"
 _GIB = 2**30
+_UNITS = ((10**9, " G"), (10**6, " M"), (10**3, " k"), (1, ""))
+_TWICE, _EXACT, _SAME = 2.0, 100.0, 5e-4
 
 
 def number(value: float | None, form: str = ",d") -> str:
@@ -30,6 +32,27 @@ def rounded(value: float | None, digits: int = 3) -> str:
     text = number(value, f",.{min(max(digits - 1 - size, 0), 12)}f")
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text == "−0" else text
+
+
+def about(count: float) -> str:
+    """Three significant figures that can be said aloud: ``1.39 M``, ``115 k``, ``950``."""
+    near = float(f"{count:.3g}")
+    size, unit = next((n, u) for n, u in _UNITS if abs(near) >= n or n == 1)
+    return rounded(near / size) + unit
+
+
+def compared(ratio: float, things: str = "", other: str = "") -> str:
+    """One amount beside another: ``92% fewer tokens than flat packing``, ``2.6 times as many``.
+
+    ratio: the one over the other; things: what is counted; other: what the other is
+    """
+    more, joint = "as many", "as"
+    if ratio >= _TWICE:
+        more = f"{rounded(ratio, 2 if ratio < _EXACT else 3)} times as many"
+    elif (part := abs(1 - ratio)) >= _SAME:
+        shown = number(part, ".0%") if 0.01 <= part < 0.995 else percent(part)
+        more, joint = f"{shown} {'fewer' if ratio < 1 else 'more'}", "than"
+    return " ".join(word for word in (more, things, joint * bool(other), other) if word)
 
 
 def many(count: int, thing: str, things: str = "") -> str:

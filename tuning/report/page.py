@@ -6,6 +6,7 @@ from pathlib import Path
 from string import Template
 
 from packing.prefixes import PrefixOrder
+from tuning.advice import advise
 from tuning.doctor.doctor import ConfigError, check
 from tuning.export.evidence import evidence_of
 from tuning.export.export import Evidence, ExportError, render
@@ -41,6 +42,7 @@ def render_report(
     config, whole = config_section(workspace)
     body = [
         sections.verdict(workspace),
+        answer(workspace),
         sections.key_figures(workspace),
         sections.question(workspace),
         sections.data(workspace),
@@ -67,6 +69,16 @@ def render_report(
         dark=variables(dark=True),
         charts=STYLE,
     )
+
+
+def answer(workspace: Workspace) -> str:
+    """What ``advise`` says of the plan, in its own words; nothing where the rows are not here."""
+    if workspace.rows is None or workspace.batch is None or workspace.batch.refused:
+        return ""
+    batch = Batch(workspace.rows, PrefixOrder.of(workspace.rows))
+    advice = advise(batch, workspace.plan, workspace.sweep)
+    said = (f"{advice.headline}. {advice.sentence}", advice.headroom, advice.saved)
+    return "".join(paragraph(sentence) for sentence in said if sentence)
 
 
 def config_section(workspace: Workspace) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tuning.plan.numbers import UNKNOWN, compared, number, rounded
 from tuning.plan.plan import Layout
 from tuning.workspace.compare_side import (
     MODES,
@@ -25,7 +26,7 @@ from tuning.workspace.compare_side import (
     StepAt,
 )
 
-_TWICE = 2.0
+_MANY_TIMES = 10.0
 _SAME = 5e-4
 
 
@@ -185,12 +186,7 @@ def _tokens_clause(line: ComparedFigure | None, same: bool) -> tuple[str, int]:
         per = "" if same else " for each of its own"
         return f"A and B compute the same number of tokens{per} (exact)", 0
     sign = 1 if ratio > 1 else -1
-    if ratio >= _TWICE:
-        amount = f"{ratio:,.1f}× as many tokens as A"
-    else:
-        part = abs(ratio - 1)
-        shown = f"{part:.0%}" if part >= 0.01 else f"{part:.1%}"
-        amount = f"{shown} {'more' if sign > 0 else 'fewer'} tokens than A"
+    amount = compared(ratio, "tokens", "A")
     if same:
         return f"B computes {amount} (exact)", sign
     return (
@@ -249,18 +245,14 @@ def _notes(a: Side, b: Side, lines: Mapping[str, ComparedFigure]) -> list[str]:
 
 def written(value: float | int | None, signed: bool = False) -> str:
     """A figure as people read it: four digits, or all of a count."""
-    if value is None:
-        return "–"
-    sign = "+" if signed and value else ""
-    if isinstance(value, int) or abs(value) >= 1000:
-        return f"{value:{sign},.0f}"
-    return f"{value:{sign}.4g}"
+    plus = "+" if signed and value is not None and value > 0 else ""
+    return plus + (number(value) if isinstance(value, int) else rounded(value, 4))
 
 
 def percent(line: ComparedFigure) -> str:
     """The difference in percent of A, or how many times A."""
     if line.ratio is None or line.difference is None:
-        return "–"
-    if line.ratio >= 10:
-        return f"× {line.ratio:,.0f}"
-    return f"{line.ratio - 1:+.1%}" if line.difference else "0%"
+        return UNKNOWN
+    if line.ratio >= _MANY_TIMES:
+        return f"× {number(line.ratio, ',.0f')}"
+    return number(line.ratio - 1, "+.1%") if line.difference else "0%"

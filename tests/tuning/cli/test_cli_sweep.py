@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -142,7 +143,7 @@ def test_what_fits_follows_the_step(rows_file: str) -> None:
     assert steps["areal"][16384]["memory_bytes"] > steps["areal-espalier"][16384]["memory_bytes"]
 
 
-def test_a_grid_of_models_gpus_and_caps(rows_file: str) -> None:
+def test_a_grid_of_models_gpus_and_caps(rows_file: str, tmp_path: Path) -> None:
     words = ["whatif", rows_file, "--models", "tiny,small", "--gpus", "l40s,h100-80"]
     words += ["--caps", "256,512"]
     grid = json.loads(ask(*words, "--json"))["grid"]
@@ -154,6 +155,17 @@ def test_a_grid_of_models_gpus_and_caps(rows_file: str) -> None:
             assert point["low_s"] <= point["step_s"] <= point["high_s"]
     lines = ask(*words).splitlines()
     assert len(lines) == 8 and lines[0].startswith("tiny · l40s · AReaL as it is · 256 · ")
+    run: dict[str, Any] = {
+        "machine": {"device": "NVIDIA H100 80GB HBM3", "dry_run": False},
+        "attention": [{"provider": "flex_ours", "both_ms_p50": 1000.0}],
+    }
+    run["attention"][0] |= {"area": 10**6, "heads": 1, "head_dim": 64}
+    run |= {name: [] for name in ("compile", "checks", "steps")}
+    (tmp_path / "gpu.json").write_text(json.dumps(run))
+    slow = json.loads(ask(*words, "--gpu-run", str(tmp_path / "gpu.json"), "--json"))["grid"]
+    for one, other in zip(slow, grid, strict=True):
+        for a, b in zip(one["sweep"]["points"], other["sweep"]["points"], strict=True):
+            assert a["step_s"] > 10 * b["step_s"], "attention at a millionth of the peak"
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ PALETTE = {
 }
 """Each colour on a light page and on a dark one."""
 
+CAP_TITLE = "max_tokens_per_mb (log scale)"
+
 COLORS = ("blue", "orange", "green", "pink", "sky", "red", "grey")
 """The colours of what is drawn; the others are the page's."""
 
@@ -108,6 +110,11 @@ class Panel:
     areas: tuple[Area, ...] = ()
     low: float = 0.0
     subtitle: str = ""
+
+    @property
+    def axis_title(self) -> str:
+        """The title, which says where the axis is logarithmic."""
+        return f"{self.title} (log scale)" if self.low > 0 else self.title
 
     @property
     def ticks(self) -> dict[float, str]:

@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from tuning.report.figures.chart import Chart, Panel, Series
+from tuning.report.figures.chart import CAP_TITLE, Chart, Panel, Series
 from tuning.report.figures.style import COLOR, escaped, styled
 
 _GAP = 32  # pixels between panels
@@ -45,7 +45,7 @@ def plotly_figure(chart: Chart) -> go.Figure:
             figure.add_trace(trace, row, 1)
         ends = [panel.low, panel.high]
         figure.update_yaxes(
-            title=panel.title,
+            title=panel.axis_title,
             type="log" if panel.low > 0 else "linear",
             range=[math.log10(end) for end in ends] if panel.low > 0 else ends,
             tickvals=list(panel.ticks),
@@ -58,7 +58,7 @@ def plotly_figure(chart: Chart) -> go.Figure:
         tickvals=list(chart.cap_ticks),
         ticktext=list(chart.cap_ticks.values()),
     )
-    figure.update_xaxes(title="max_tokens_per_mb", row=len(heights))
+    figure.update_xaxes(title=CAP_TITLE, row=len(heights))
     styled(figure, int(inside) + 140)
     figure.update_layout(legend_y=1 + 26 / inside, margin_t=50)
     return figure

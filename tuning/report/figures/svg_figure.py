@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from tuning.report.escape import esc
-from tuning.report.figures.chart import COLORS, PALETTE, Chart, Panel, Series
+from tuning.report.figures.chart import CAP_TITLE, COLORS, PALETTE, Chart, Panel, Series
 
 WIDTH = 920
 """Units across a figure; it scales to the page."""
@@ -49,7 +49,7 @@ def svg_figure(chart: Chart) -> str:
         x = _scale(chart.caps, _LEFT, _RIGHT)
         ticks = chart.cap_ticks.items()
         body += [_text(x(cap), top - 12, text, "dim middle") for cap, text in ticks]
-        body.append(_text((_LEFT + _RIGHT) / 2, top + 8, "max_tokens_per_mb", "middle"))
+        body.append(_text((_LEFT + _RIGHT) / 2, top + 8, CAP_TITLE, "middle"))
         top += 14
     return (
         f'<svg viewBox="0 0 {WIDTH} {top:.0f}" role="img" aria-label="{esc(chart.described)}" '
@@ -109,7 +109,7 @@ def _panel(chart: Chart, panel: Panel, top: float) -> list[str]:
     bottom = top + panel.height
     x = _scale(chart.caps or (1, 2), _LEFT, _RIGHT)
     y = _scale((panel.low, panel.high), bottom, top, panel.low > 0)
-    body = [_text(2, top - 8, panel.title, "dim")]
+    body = [_text(2, top - 8, panel.axis_title, "dim")]
     for value, text in panel.ticks.items():
         body.append(f'<path d="M{_LEFT:.0f} {y(value):.1f}H{_RIGHT:.0f}" class="grid"/>')
         body.append(_text(_LEFT - 8, y(value) + 4, text, "dim end"))

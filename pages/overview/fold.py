@@ -49,7 +49,7 @@ _LINES = 6
 _TIP_TOKENS = 40
 _TIP_LENGTH = 160
 
-_component = component("fold", _HTML, _CSS, Path(__file__).with_name("fold.js"))
+_component = component("fold", "Rows of a tree", _HTML, _CSS, Path(__file__).with_name("fold.js"))
 
 
 def fold_view(rows: Rows, fold: Fold) -> None:

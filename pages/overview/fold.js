@@ -181,11 +181,11 @@ export default function (component) {
   function tell(now) {
     const tokens = tokensAt(now);
     const { phase } = state;
-    const times = (data.rowTokens / data.tokens).toFixed(2);
+    const fewer = Math.round(100 * (1 - data.tokens / data.rowTokens));
     find(".count b").textContent = counted(tokens);
     find(".count span").textContent = phase === "before"
       ? `tokens in ${counted(rows.length)} rows`
-      : phase === "after" ? `tokens as a tree, from ${counted(data.rowTokens)}: ${times}× fewer`
+      : phase === "after" ? `tokens as a tree, from ${counted(data.rowTokens)}: ${fewer}% fewer`
         : "tokens";
     canvas.setAttribute("aria-label", phase === "after" ? data.after : data.before);
     play.textContent = phase === "before" ? "Play" : "Replay";
