@@ -35,9 +35,11 @@ def draw_sharing(batch: Batch) -> None:
     unique, tokens = batch.trie.n_tokens, batch.rows.n_tokens
     words = plain(sharing(unique, tokens))
     if unique < WORTH * tokens:
-        st.success(f"A tree computes once what is shared: {words}.", icon=":material/account_tree:")
+        st.success(
+            f"A tree computes once what is shared: {plain(words)}.", icon=":material/account_tree:"
+        )
     else:
-        st.warning(f"Nothing to gain here: {words}.", icon=":material/block:")
+        st.warning(f"Nothing to gain here: {plain(words)}.", icon=":material/block:")
 
 
 def draw_figures(loaded: Loaded) -> None:

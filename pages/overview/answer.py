@@ -55,16 +55,16 @@ def advice_of(batch: Batch, plan: TuningPlan) -> Advice:
     """What ``advise`` says of the plan; an estimate for a GPU joins it when it is there."""
     if batch.refusal(plan):
         return advise(batch, plan)
-    points, job = measured.points(batch.rows.fingerprint), tune_jobs.current(batch)
+    points, job = measured.points(batch.rows.fingerprint), tune_jobs.own(batch)
     if job is None and _only_estimated(plan):
         rows = data.loaded().rows
         longest = min(rows.longest, plan.max_new_tokens or rows.longest)
         tune_jobs.start(batch, longest, rows)  # it measures nothing, and takes a few seconds
-        job = tune_jobs.current(batch)
+        job = tune_jobs.own(batch)
     if job is not None and job.active:
-        st.caption(f"{plain(job.message[:1].upper() + job.message[1:])} …")
+        st.caption(plain(f"{job.message[:1].upper()}{job.message[1:]} …"))
         waiting.redraw_as_it_goes(tune_jobs.jobs(), job)
-    sweep = sweep_of(job) if job and not job.active and not job.origin else None
+    sweep = sweep_of(job) if job and not job.active else None
     return advise(batch, plan, known_sweep(batch, plan, sweep, points))
 
 
@@ -88,8 +88,7 @@ def draw_answer(advice: Advice) -> None:
             number(best.max_tokens_per_mb) if trees else "no trees",
             help="The most tokens of one tree. A larger one shares more and needs more memory.",
         )
-        colour = _KINDS[best.kind]
-        st.markdown(f":{colour}-badge[{plain(best.kind)}] {plain(best.rests_on)}")
+        st.markdown(f":{_KINDS[best.kind]}-badge[{plain(best.kind)}] {plain(best.rests_on)}")
         for sentence in filter(None, (advice.headroom, advice.saved)):
             st.caption(plain(sentence))
         _draw_next(advice)
@@ -136,7 +135,7 @@ def draw_way(batch: Batch, advice: Advice) -> None:
         for step in levers:
             ((name, value),) = step.lever.items()
             st.button(
-                f"{plain(_NAMES[name])} {value:,}: −{plain(about(step.tokens))} tokens",
+                plain(f"{_NAMES[name]} {value}: −{about(step.tokens)} tokens"),
                 help=plain(step.changes),
                 on_click=state.update,
                 kwargs=dict(step.lever),
@@ -162,7 +161,7 @@ def _line(step: Loss, scale: int, at: int) -> Html:
     )
 
 
-def _bar(kind: Html, low: int, high: int, scale: int) -> Html:
+def _bar(kind: str, low: int, high: int, scale: int) -> Html:
     left, end = (100 * min(value / scale, 1) for value in (low, high))
     style = f"margin-left:{left:.2f}%;width:{end - left:.2f}%"
-    return f'<td class="bar"><i class="{kind}" style="{style}"></i></td>'
+    return f'<td class="bar"><i class="{html.escape(kind)}" style="{style}"></i></td>'

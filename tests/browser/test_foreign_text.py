@@ -147,11 +147,11 @@ def test_hostile_text_is_read_and_does_nothing(
         plan = TuningPlan(SourceSpec("file", str(rows)), prompts_per_step=0)
         page.goto(f"{app.url}/{path}?{urlencode(plan.to_query() | query)}")
 
-    open_with("", next(files.glob("*evil*")), cap=hostile.text("link"))
+    open_with("dataset", next(files.glob("*evil*")), cap=hostile.text("link"))
     page.get_by_role("heading", name="Rows", exact=True).wait_for()
     hostile.look(page, "file", "link", "text")
     for name, place in (("odd", "role"), ("columns", "column")):
-        open_with("", files / f"{name}.jsonl")
+        open_with("dataset", files / f"{name}.jsonl")
         page.get_by_role("button", name="Try again").wait_for()
         hostile.look(page, place)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuning.cli.common import Json, PlanOptions, row_options, sentences
+from tuning.cli.common import Json, PlanOptions, row_options, say, sentences
 from tuning.cli.sweep import asked
 
 _PATIENCE_S = 600.0
@@ -55,10 +55,10 @@ def advise(
         advice = advised(batch, plan, sweep, config, price)
         broken = broken_gates(fail_if or (), advice.figures)
         if as_json:
-            typer.echo(json.dumps(advice.to_json() | {"broken_gates": broken}))
+            say(json.dumps(advice.to_json() | {"broken_gates": broken}))
         else:
-            typer.echo(advice.text())
+            say(advice.text())
         for sentence in broken:
-            typer.echo(f"failed: {sentence}", err=True)
+            say(f"failed: {sentence}", err=True)
         if broken or advice.answer == "refused":
             raise typer.Exit(1)
