@@ -22,7 +22,9 @@ Html = str
 
 _JOINER = "\u2060"
 _FOUND_LATER = re.compile(r":(?=[\w+/-])|@|(?i:www)(?=\.)|(?<!\S)[-<>~](?=[->=])")
-_MARKS = re.compile(r"[\\`*\[\]<>$~#|&]|:(?!\s)|(?<![^\W_])_|_(?![^\W_])|^[-+=]|^(\d+)(?=[.)])")
+_MARKS = re.compile(
+    r"[\\`*\[\]<>$~#|&]|:(?!\s)|(?<![^\W_])_|_(?![^\W_])|^[-+=]|^(\d+)(?=[.)](?:\s|$))"
+)
 
 
 def plain(value: object) -> Markdown:
