@@ -33,7 +33,7 @@ _ROW_TOKENS = 1500
 def draw_sharing(batch: Batch) -> None:
     """Whether the rows share anything, at a glance."""
     unique, tokens = batch.trie.n_tokens, batch.rows.n_tokens
-    words = sharing(unique, tokens)
+    words = plain(sharing(unique, tokens))
     if unique < WORTH * tokens:
         st.success(
             f"A tree computes once what is shared: {plain(words)}.", icon=":material/account_tree:"

@@ -75,7 +75,7 @@ def _faster(steps: Mapping[Layout, Point]) -> Markdown:
     kinds = {tree.outcome, flat.outcome}
     kind = "measured" if kinds == {"measured"} else "in part estimated"
     times = number(flat.step_s / tree.step_s, ".2f")
-    return f"A step runs **{times}× as fast** as with flat packing ({kind}). "
+    return f"A step runs **{times}× as fast** as with flat packing ({plain(kind)}). "
 
 
 def _step(point: Point, plan: TuningPlan) -> str:

@@ -84,8 +84,10 @@ def test_a_users_config_is_judged_tuned_and_shown_as_a_diff(app: AppTest) -> Non
     assert not app.exception
 
 
-def test_a_config_on_the_first_page_is_the_plan_and_comes_back_as_a_diff(app: AppTest) -> None:
-    rerun_until(app.run(), lambda: app.title)
+def test_a_config_on_the_dataset_page_is_the_plan_and_comes_back_as_a_diff(app: AppTest) -> None:
+    app.run()
+    app.switch_page("dataset/page.py").run()
+    rerun_until(app, lambda: app.title)
     megatron = config(("fsdp:d4", "megatron:d2t2"), ("8192   # by hand", "10240   # by hand"))
     app.text_area(key="own_config_pasted").set_value(megatron).run()
     app.button(key="own_config_read").click().run()
@@ -122,6 +124,7 @@ def markdown(app: AppTest) -> str:
 
 
 def test_the_report_says_beforehand_what_it_lacks(app: AppTest) -> None:
+    app.query_params["data"] = "sample:math-grpo"
     run(app)
     assert "math-grpo (synthetic)" in markdown(app)
     assert any("No sweep was run" in one.value for one in app.info)

@@ -87,7 +87,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def opened(**query: str) -> AppTest:
     app = AppTest.from_file(FRAME, default_timeout=PATIENCE_S)
-    for name, value in query.items():
+    for name, value in ({"data": "sample:math-grpo"} | query).items():
         app.query_params[name] = value
     app.run()
     app.switch_page("kernels/page.py").run()
@@ -96,7 +96,7 @@ def opened(**query: str) -> AppTest:
 
 @pytest.fixture
 def fingerprint(home: Path) -> str:
-    """Of the bundled rows that a page opens with."""
+    """Of the bundled rows that these pages show."""
     return load(TuningPlan().source).rows.fingerprint
 
 
