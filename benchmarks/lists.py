@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from benchmarks.gpu_trees import GpuTree, agent_turns, prompt_groups, tree_of_nodes
-from kernels.attention.mask import TreeMask
+from kernels.attention import TreeMask
 from kernels.triton.tiles import key_chunks, query_lists
 
 TILE = (32, 64)

@@ -123,14 +123,14 @@ def test_from_text_to_yaml(page: Any, server: Server) -> None:
     page.get_by_role("radio", name="Upload").or_(
         page.get_by_text("Upload", exact=True)
     ).first.click()
-    chooser = page.locator("input[type=file]")
+    chooser = upload_field(page)
     chooser.set_input_files(
         {"name": "own.jsonl", "mimeType": "text/plain", "buffer": good.encode()}
     )
     page.locator(".summary .name b", has_text="own.jsonl").wait_for()
     assert summary(page, "rows") == "48"
     broken = good.splitlines()[0] + '\n{"prompt": "cut'
-    chooser = page.locator("input[type=file]")
+    chooser = upload_field(page)
     chooser.set_input_files(
         {"name": "broken.jsonl", "mimeType": "text/plain", "buffer": broken.encode()}
     )
@@ -139,6 +139,12 @@ def test_from_text_to_yaml(page: Any, server: Server) -> None:
     assert "What was loaded before is still here" in error.inner_text()
     assert "own.jsonl" in summary(page, "name")
     check_config(page, measure_and_use(page))
+
+
+def upload_field(page: Any) -> Any:
+    """Where files of rows are put in; a config has a field of its own."""
+    field = page.get_by_test_id("stFileUploader").and_(page.locator(".st-key-upload *"))
+    return field.locator("input[type=file]")
 
 
 @pytest.fixture
@@ -197,7 +203,7 @@ def test_from_real_rollouts_to_yaml(page: Any, server: Server, shared_dir: Path)
     """The first 16 prompts of GSM8K's model solutions, by upload, through measured steps."""
     page.goto(f"{server.url}/dataset?data=sample:math-grpo")
     page.get_by_text("Upload", exact=True).first.click()
-    page.locator("input[type=file]").set_input_files(shared_dir / "golden" / "gsm8k_solutions.npz")
+    upload_field(page).set_input_files(shared_dir / "golden" / "gsm8k_solutions.npz")
     page.locator(".summary .name b", has_text="gsm8k_solutions.npz").wait_for()
     assert summary(page, "rows") == "6,595"
     set_number(page, "prompts per step", "16")

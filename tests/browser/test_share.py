@@ -122,7 +122,9 @@ def test_a_workspace_opens_where_nothing_is_known(
     assert "agent-turns" in summary(fresh, "name") and "synthetic" in summary(fresh, "name")
     assert "caps=4096%2C8192" in fresh.url and "prompts=1" in fresh.url
     to_page(fresh, "Tune")
-    assert figures(fresh) == before
+    fresh.get_by_text("A colleague's sweep").wait_for()
+    here = re.sub(r"(time of a step\n).*", r"\1not measured", before[0])
+    assert figures(fresh) == [here, *before[1:]], "shown, and no answer to what is asked here"
     fresh.get_by_role("button", name="Undo").click()
     fresh.locator(".summary .name b", has_text="math-grpo").wait_for()
     context.close()
@@ -216,7 +218,7 @@ def test_results_show_without_their_rows_and_open_with_them(
     page.get_by_text(re.compile(r"Opened whole\.zip")).wait_for()
     rested(page)
     assert "rows.parquet" in summary(page, "name") and summary(page, "cap") == "512"
-    assert "1.00 s (measured)" in summary(page, "step")
+    assert summary(page, "step") == "not measured", "here"
     page.get_by_text("with the rows of the batch").click()
     page.get_by_text("It opens anywhere.").wait_for()
     rested(page)
@@ -224,4 +226,4 @@ def test_results_show_without_their_rows_and_open_with_them(
     again.write_bytes(downloaded(page, "Save workspace").read_bytes())
     opened = open_workspace(again)
     assert opened.fingerprint == made.fingerprint and opened.rows is not None
-    assert len(opened.points) == 2 and all(one in made.points for one in opened.points)
+    assert not opened.points, "a colleague's figures are not passed on as ours"

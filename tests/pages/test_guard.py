@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -52,7 +53,8 @@ def asked(
         "scheme": "http",
         "query_string": b"cap=1",
     }
-    asyncio.run(app(scope, receive, send))
+    with ThreadPoolExecutor(1) as thread:  # this one may have a loop already, for a browser
+        thread.submit(asyncio.run, app(scope, receive, send)).result()
     first = sent[0]
     if kind == "websocket":
         return {"websocket.accept": 101, "websocket.close": 403}[first["type"]], {}, b""

@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.memory import MemoryCurve, estimate_memory
+from kernels.memory import MemoryCurve, MemoryEstimate, estimate_memory
 from kernels.memory.live import LiveBytes
 from kernels.memory.parts import FIRST, LATER, Layers, whole_step
-from kernels.memory.peak import MemoryEstimate
 from kernels.memory.trace import Target, TracedModel, TraceOptions, trace_step
 from kernels.model import (
     PRESETS,
