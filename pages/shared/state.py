@@ -28,7 +28,7 @@ _PLAN, _UNDO, _VIEW, _OTHER = "state.plan", "state.undo", "state.view", "state.o
 _LAST = "state.last_change"
 _WRITTEN, _REFUSED = "state.url_written", "state.url_refused"
 _SESSION = "state.session"
-_TIMER = "state.redrawn_by_timer"
+_UNASKED = "state.redrawn_unasked"
 
 VIEW_KEYS = ("tree", "node", "row", "x0", "x1", "token")
 OTHER_KEYS = ("vs", "a.run", "b.run", *(f"b.{name}" for name in sorted(TuningPlan.query_names())))
@@ -200,11 +200,11 @@ def read_url() -> None:
 
     A browser sends the address it has, which lags behind: keys pressed faster than the page is
     drawn come with the address of an earlier press. So a run that follows a change made here, or
-    one that a timer asked for (``redraw``), does not take it.
+    one that nobody asked for (``redraw``), does not take it.
     """
     query, written = st.query_params.to_dict(), st.session_state.get(_WRITTEN)
-    by_timer = st.session_state.pop(_TIMER, False)
-    if written is not None and (by_timer or _address() != written):
+    unasked = st.session_state.pop(_UNASKED, False)
+    if written is not None and (unasked or _address() != written):
         return
     known = _plan_query(query) | _view_query(query) | _other_query(query)
     if query == written or not known:
@@ -229,8 +229,8 @@ def write_url() -> None:
 
 
 def redraw() -> None:
-    """Draw the whole page again, for a timer: the address it comes with may be an old one."""
-    st.session_state[_TIMER] = True
+    """Draw the whole page again, unasked: the address it comes with may be an old one."""
+    st.session_state[_UNASKED] = True
     st.rerun()
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from packing.batch.dispatch import batches
 from packing.batch.refusal import BatchRefused
 from packing.batch.simulation import BatchSimulation
 from packing.prefixes import PrefixOrder
@@ -202,18 +203,17 @@ class _Drawn:
 
     @classmethod
     def of(cls, rows: Rows, plan: TuningPlan) -> _Drawn:
-        known, group = np.unique(rows.group, return_inverse=True)
-        groups = plan.prompts_per_step or len(known)
-        steps = len(known) // groups if groups else 0
+        groups = plan.prompts_per_step or rows.n_groups
+        steps = batches(rows, groups) if groups else []
         if not steps:
             raise ValueError(
-                f"{len(known):,} prompts are less than one batch of {groups:,}: ask for fewer "
+                f"{rows.n_groups:,} prompts are less than one batch of {groups:,}: ask for fewer "
                 "prompts a step"
             )
-        batch = group // groups
+        # Steps are ascending: what is dropped at the end comes after the last of them.
+        batch = np.searchsorted(np.concatenate(steps), rows.group) // groups
         members = np.argsort(batch, kind="stable")
-        counts = np.bincount(batch, minlength=steps)[:steps]
-        offsets = offsets_of(counts)
+        offsets = offsets_of(np.bincount(batch)[: len(steps)])
         members = members[: offsets[-1]]
         tokens = np.add.reduceat(rows.lengths[members], offsets[:-1])
         return cls(members, offsets, tokens, groups)
@@ -236,12 +236,13 @@ _Task = list[tuple[int, Int64s]]
 def _tasks(drawn: _Drawn, order: Int64s, most: int) -> Iterator[_Task]:
     """The batches in ``order``, some at a time, at most ``most``."""
     task: _Task = []
+    tokens = 0
     for batch in order.tolist():
         task.append((batch, drawn.rows_of(batch)))
-        tokens = sum(int(drawn.tokens[one]) for one, _ in task)
+        tokens += int(drawn.tokens[batch])
         if tokens >= TASK_TOKENS or len(task) == most:
             yield task
-            task = []
+            task, tokens = [], 0
     if task:
         yield task
 
@@ -295,9 +296,14 @@ class _Found:
         self._refused |= answer.refused
 
     def told_apart(self) -> bool:
-        """Whether the sample tells the cap that pays least from all others."""
-        figures = np.concatenate(self._figures) if self._figures else np.empty((0, 0, 0))
-        return len(figures) > 0 and sum(self._equal(figures)) <= 1
+        """Whether the sample tells the cap that pays least from all others.
+
+        Answers come in any order: not before every stratum has its least.
+        """
+        answered = np.bincount(self._stratum[self.batches], minlength=len(self._sizes))
+        if (answered < np.minimum(self._sizes, sample.LEAST_IN_A_STRATUM)).any():
+            return False
+        return sum(self._equal(np.concatenate(self._figures))) <= 1
 
     def summed(self) -> tuple[CapCount, ...]:
         figures = np.concatenate(self._figures)

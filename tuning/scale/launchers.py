@@ -164,18 +164,16 @@ def _files(stack: ExitStack, rows: Rows, folder: Path | None) -> dict[str, str]:
 
     folder: where they must lie; None: anywhere that this machine sees
     """
-    found = {}
-    for name in _ARRAYS:
-        array = getattr(rows, name)
-        path = None if folder is not None else _file_of(array)
-        if path is None:
-            if folder is None:
-                made = tempfile.TemporaryDirectory(prefix="espalier-rows-")
-                folder = Path(stack.enter_context(made))
-            path = folder / f"{name}.npy"
-            np.save(path, array, allow_pickle=False)
-        found[name] = str(path)
-    return found
+    arrays = {name: getattr(rows, name) for name in _ARRAYS}
+    lying = {} if folder else {n: path for n, one in arrays.items() if (path := _file_of(one))}
+    if folder is None and len(lying) < len(arrays):
+        made = tempfile.TemporaryDirectory(prefix="espalier-rows-")
+        folder = Path(stack.enter_context(made))
+    for name in arrays.keys() - lying.keys():
+        assert folder is not None
+        lying[name] = folder / f"{name}.npy"
+        np.save(lying[name], arrays[name], allow_pickle=False)
+    return {name: str(path) for name, path in lying.items()}
 
 
 def _file_of(array: Array) -> Path | None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -17,6 +21,7 @@ from tuning.plan.batch import batch_rows, batch_spec
 from tuning.plan.plan import TuningPlan
 from tuning.scale import Count, LauncherError, count
 from tuning.scale.count import FIGURES
+from tuning.scale.launchers import Workers
 
 CAPS = (256, 512, 1024)
 PLAN = TuningPlan(prompts_per_step=4, samples_per_prompt=3, dp_size=2, ppo_n_minibatches=2)
@@ -79,6 +84,25 @@ def test_a_sample_is_cut_where_time_ends_and_says_so(rows: Rows) -> None:
     for one in found.caps:
         assert one.figures["paid_tokens"].low <= one.figures["paid_tokens"].high
     assert found.pick == 128
+
+
+def test_caps_are_told_apart_only_once_every_stratum_has_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Many workers are asked at once, and the first answer is of one batch."""
+    lengths = np.random.default_rng(1).integers(1, 90, 2000)
+    many = Rows.from_lists([np.arange(n) for n in lengths], np.arange(2000))
+
+    @contextmanager
+    def wide(on: str, rows: Rows) -> Iterator[Workers]:
+        with ThreadPoolExecutor(1) as pool:
+            yield Workers(64, pool, lambda work, *given: work(rows, *given))
+
+    module = import_module("tuning.scale.count")  # the face has the function of that name
+    monkeypatch.setattr(module, "launched", wide)
+    monkeypatch.setattr(module, "TASK_TOKENS", 1)
+    found = count(many, TuningPlan(prompts_per_step=5), (128, 256), budget_s=60.0)
+    assert found.n_counted < found.n_batches and found.pick is not None
 
 
 def test_what_cannot_be_counted_is_a_sentence(rows: Rows) -> None:
