@@ -66,14 +66,15 @@ def _step(name: str, cap: int) -> float:
 class Figure:
     """A figure over all batches: mean with its 95 % interval, spread, quantiles, worst seen.
 
-    quantiles: (share, value, low, high); worst_batch: the number of that batch, from 0
+    quantiles:   (share, value, low, high); an end that the sample cannot tell is None
+    worst_batch: the number of that batch, from 0
     """
 
     mean: float
     low: float
     high: float
     std: float
-    quantiles: tuple[tuple[float, float, float, float], ...]
+    quantiles: tuple[tuple[float, float, float | None, float | None], ...]
     worst: float
     worst_batch: int
 

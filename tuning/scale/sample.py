@@ -92,11 +92,13 @@ class Mean:
         return cls(value, value - reach, value + reach)
 
 
-def quantile_bounds(values: Floats, share: float, whole: bool) -> tuple[float, float, float]:
+def quantile_bounds(
+    values: Floats, share: float, whole: bool
+) -> tuple[float, float | None, float | None]:
     """A quantile of all batches and its 95 % interval, from the sample's order statistics.
 
     whole: the values are those of all batches. The interval is distribution-free (binomial); an
-    end that the sample is too small for is the infinity on that side.
+    end that the sample is too small for is None.
     """
     found = np.sort(values)
     at = float(np.quantile(found, share, method="inverted_cdf"))
@@ -107,6 +109,6 @@ def quantile_bounds(values: Floats, share: float, whole: bool) -> tuple[float, f
     high = int(stats.binom.ppf(1 - tail, len(found), share))
     return (
         at,
-        float(found[low]) if low >= 0 else -np.inf,
-        float(found[high]) if high < len(found) else np.inf,
+        float(found[low]) if low >= 0 else None,
+        float(found[high]) if high < len(found) else None,
     )

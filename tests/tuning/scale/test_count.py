@@ -103,6 +103,7 @@ def test_caps_are_told_apart_only_once_every_stratum_has_answered(
     monkeypatch.setattr(module, "TASK_TOKENS", 1)
     found = count(many, TuningPlan(prompts_per_step=5), (128, 256), budget_s=60.0)
     assert found.n_counted < found.n_batches and found.pick is not None
+    json.dumps(found.to_json(), allow_nan=False)
 
 
 def test_what_cannot_be_counted_is_a_sentence(rows: Rows) -> None:

@@ -83,6 +83,7 @@ def test_quantiles_of_a_sample_hold_those_of_all_batches() -> None:
         for _ in range(500):
             drawn = random.choice(values, 120)
             _, low, high = sample.quantile_bounds(drawn, share, False)
+            assert low is not None and high is not None
             inside += int(low <= true <= high)
         assert inside >= 0.93 * 500
     assert sample.quantile_bounds(values, 1.0, True)[0] == values.max()
